@@ -1,0 +1,67 @@
+# corelkv. `make help` lists the targets; `make run` and `make test` are all a newcomer needs.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+# A stamp per set of extras: what is installed once is not installed again until its pins change.
+NODE := $(VENV)/.installed-node
+TEST := $(VENV)/.installed-test
+ALL := $(VENV)/.installed-all
+
+LAYER ?= transport
+SEEDS ?= 1-500
+NODES ?= 3-9
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check simulate bench setup clean
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@echo "  options: LAYER=$(LAYER) SEEDS=$(SEEDS) NODES=$(NODES) PYTHON=$(PYTHON)"
+
+run: $(NODE) ## start three nodes on this machine (Ctrl-C stops them)
+	$(BIN)/corelkv cluster
+
+test: $(TEST) ## set up, check and run all tests (at most 20 minutes on two cores)
+	@tests/system-packages
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest -q -n auto --dist worksteal
+
+check: $(TEST) ## lint and type-check
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+simulate: $(TEST) ## run simulator seeds: make simulate LAYER=transport SEEDS=1-500
+	$(BIN)/python -m tests.simulator run --layer $(LAYER) --seeds $(SEEDS) --nodes $(NODES)
+
+bench: $(TEST) ## measure throughput, latency and CPU on this machine
+	$(BIN)/python -m tests.benchmarks.transport
+
+setup: $(ALL) ## install everything, Spark and Locust too, into .venv
+
+clean: ## remove .venv and caches
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "corelkv needs Python 3.11 or newer; '$(PYTHON)' is not. Use make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+	    { echo "cannot make a virtual environment: on Debian, apt-get install python3-venv"; rm -rf $(VENV); exit 1; }
+
+$(NODE): $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP_INSTALL) --editable .
+	@touch $@
+
+$(TEST): $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP_INSTALL) --editable '.[test,check]'
+	@touch $(NODE) $@
+
+$(ALL): $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP_INSTALL) --editable '.[test,check,spark,loadtest,profile]'
+	@touch $(NODE) $(TEST) $@

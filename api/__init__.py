@@ -1,0 +1,1 @@
+"""REST, watch and console. Not built yet."""

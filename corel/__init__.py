@@ -1,0 +1,1 @@
+"""The totally ordered log: COREL over the membership. Not built yet."""

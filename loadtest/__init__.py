@@ -1,0 +1,1 @@
+"""Load tests over HTTP with Locust. Not built yet."""

@@ -1,0 +1,1 @@
+"""Analysis of the replication logs with PySpark. Not built yet."""

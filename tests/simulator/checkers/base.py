@@ -1,0 +1,34 @@
+"""What a checker is told. It keeps its own books; it does not trust those of the machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from transport.lansis import Lansis
+from transport.messages import Message, Service
+
+
+class Violation(AssertionError):
+    """The property does not hold; the message says where."""
+
+
+class Checker:
+    """Ignores everything: each checker overrides what it needs. Messages are named by (sender, number)."""
+
+    def sent(self, node: str, number: int, service: Service) -> None:
+        """The node's application has multicast its message of this number (they count from 0)."""
+
+    def received(self, node: str, sender: str, number: int, message: Message) -> None:
+        """An ordered message entered the node's DAG."""
+
+    def delivered(self, node: str, sender: str, number: int, message: Message) -> None:
+        """The node's application was given the message."""
+
+    def crashed(self, node: str) -> None:
+        """The node is gone, and will not come back as the same machine."""
+
+    def stepped(self, node: str, machine: Lansis) -> None:
+        """The node's machine has just handled an input."""
+
+    def finished(self, live: Mapping[str, Lansis], sent: Mapping[str, Sequence[Service]]) -> None:
+        """Quiet, after everything was healed. `live` are the members that never crashed."""

@@ -1,0 +1,24 @@
+"""Every buffer keeps to its named bound, at every step."""
+
+from __future__ import annotations
+
+from tests.simulator.checkers.base import Checker, Violation
+from transport.lansis import Lansis
+
+
+class BoundedBuffers(Checker):
+    def stepped(self, node: str, machine: Lansis) -> None:
+        config = machine.config
+        packet_cost = config.datagram_bytes_max + config.packet_overhead_bytes
+        pending = machine.pending_bytes()
+        # The one packet that is next in its stream is always taken, or a full buffer could never empty.
+        if pending > config.pending_bytes_max + 2 * packet_cost:
+            raise Violation(f"{node} keeps {pending} bytes of one sender pending")
+        buffered, own = machine.window_bytes()
+        if own > config.window_bytes_max // len(machine.view.members) + packet_cost:
+            raise Violation(f"{node} has {own} bytes in flight, more than its share of the window")
+        bound = config.buffer_windows_max * config.window_bytes_max
+        if buffered > bound + packet_cost:
+            raise Violation(f"{node} buffers {buffered} bytes, more than {bound}")
+        if machine.queued_messages() > config.queue_messages_max:
+            raise Violation(f"{node} queues {machine.queued_messages()} messages")

@@ -1,0 +1,111 @@
+"""A simulated broadcast domain: it loses, duplicates, delays and reorders, is cut one way or both, and spills.
+
+A receiver with limited bandwidth works through its datagrams at that rate; what arrives while its buffer is
+full is lost, as in a kernel's socket buffer. That is how bursts lose messages in reality.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from random import Random
+from typing import Generic, TypeVar
+
+from tests.simulator.world import World
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """How badly the network behaves. Probabilities are per datagram and receiver."""
+
+    loss: float = 0.0
+    duplication: float = 0.0
+    delay_ms: float = 0.1
+    jitter_ms: float = 0.0
+    """Mean of an exponential extra delay: anything above the time between sends reorders."""
+    bytes_per_ms: float = 0.0
+    """What a receiver can work through; 0 means any amount at once."""
+    buffer_bytes: int = 0
+
+    def cleared(self) -> Weather:
+        """The same network when it works: its delay remains, and its speed."""
+        return replace(self, loss=0.0, duplication=0.0, jitter_ms=0.0)
+
+
+class Network(Generic[Item]):
+    """Carries items (whatever the processes exchange) between named hosts."""
+
+    def __init__(self, world: World, random: Random, weather: Weather, size_of: Callable[[Item], int]) -> None:
+        self.weather = weather
+        self._world = world
+        self._random = random
+        self._size_of = size_of
+        self._handlers: dict[str, Callable[[Item], None]] = {}
+        self._cuts: set[tuple[str, str]] = set()
+        self._busy_until: dict[str, float] = {}
+        self.trace: Callable[[str, str, str, Item], None] | None = None
+        """Called with (what happened, source, target, item) for every datagram and receiver."""
+
+    def attach(self, name: str, handler: Callable[[Item], None]) -> None:
+        self._handlers[name] = handler
+
+    def detach(self, name: str) -> None:
+        self._handlers.pop(name, None)
+
+    def cut_one_way(self, source: str, target: str) -> None:
+        self._cuts.add((source, target))
+
+    def partition(self, groups: Sequence[Iterable[str]]) -> None:
+        """Replaces all cuts: hosts hear each other only within a group."""
+        group_of = {name: index for index, group in enumerate(groups) for name in group}
+        names = sorted(group_of)
+        self._cuts = {(a, b) for a in names for b in names if group_of[a] != group_of[b]}
+
+    def heal(self) -> None:
+        self._cuts.clear()
+
+    def broadcast(self, source: str, item: Item) -> None:
+        weather, random = self.weather, self._random
+        for target in self._handlers:
+            if target == source:
+                continue
+            if (source, target) in self._cuts:
+                self._note("cut", source, target, item)
+                continue
+            copies = 2 if weather.duplication and random.random() < weather.duplication else 1
+            for _ in range(copies):
+                if weather.loss and random.random() < weather.loss:
+                    self._note("lost", source, target, item)
+                    continue
+                delay = weather.delay_ms
+                if weather.jitter_ms:
+                    delay += random.expovariate(1.0 / weather.jitter_ms)
+                self._world.after(delay, partial(self._arrive, source, target, item))
+
+    def _arrive(self, source: str, target: str, item: Item) -> None:
+        if not self.weather.bytes_per_ms:
+            self._hand_over(source, target, item)
+            return
+        now = self._world.now
+        busy_until = max(self._busy_until.get(target, 0.0), now)
+        if (busy_until - now) * self.weather.bytes_per_ms > self.weather.buffer_bytes:
+            self._note("spilled", source, target, item)
+            return
+        done = busy_until + self._size_of(item) / self.weather.bytes_per_ms
+        self._busy_until[target] = done
+        self._world.at(done, partial(self._hand_over, source, target, item))
+
+    def _hand_over(self, source: str, target: str, item: Item) -> None:
+        handler = self._handlers.get(target)
+        if handler is None:
+            self._note("dead", source, target, item)
+            return
+        self._note("arrives", source, target, item)
+        handler(item)
+
+    def _note(self, what: str, source: str, target: str, item: Item) -> None:
+        if self.trace is not None:
+            self.trace(what, source, target, item)

@@ -1,0 +1,105 @@
+"""Runs many seeds on all cores and reports; replays one."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
+
+from tests.simulator.checkers import Violation
+from tests.simulator.plan import Plan, draw_plan
+from tests.simulator.transport_layer import TransportRun
+from tests.simulator.world import World
+
+NODES_MIN, NODES_MAX = 3, 9
+
+
+class Run(Protocol):
+    """One seed's run of one layer."""
+
+    world: World
+
+    def run(self) -> None: ...
+
+
+LAYERS: dict[str, Callable[[Plan, Callable[[str], None] | None], Run]] = {"transport": TransportRun}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one seed."""
+
+    seed: int
+    simulated_ms: float
+    failure: str | None
+
+
+def run_seed(seed: int, layer: str, nodes: tuple[int, int]) -> Outcome:
+    run = LAYERS[layer](draw_plan(seed, *nodes), None)
+    try:
+        run.run()
+    except Violation as violation:
+        return Outcome(seed, run.world.now, f"{run.world.now:.3f} ms: {violation}")
+    except Exception as error:  # a machine that raises is a failed seed, not a failed simulator
+        return Outcome(seed, run.world.now, f"{run.world.now:.3f} ms: {type(error).__name__}: {error}")
+    return Outcome(seed, run.world.now, None)
+
+
+def run_seeds(layer: str, seeds: Iterable[int], nodes: tuple[int, int], jobs: int | None) -> int:
+    """Runs the seeds, prints every failure as it is found and a summary; returns the number of failures."""
+    seeds = list(seeds)
+    started = time.monotonic()
+    simulated_ms = 0.0
+    failures = done = 0
+    with ProcessPoolExecutor(jobs or os.cpu_count()) as pool:
+        for outcome in pool.map(partial(run_seed, layer=layer, nodes=nodes), seeds, chunksize=4):
+            done += 1
+            simulated_ms += outcome.simulated_ms
+            if outcome.failure is not None:
+                failures += 1
+                _clear_progress()
+                print(f"seed {outcome.seed} failed at {outcome.failure}")
+                print(f"  replay: {replay_command(layer, outcome.seed, nodes)}", flush=True)
+            _show_progress(done, len(seeds), failures)
+    _clear_progress()
+    seconds = max(time.monotonic() - started, 1e-9)
+    speed = simulated_ms / 1_000.0 / seconds
+    print(
+        f"{len(seeds)} seeds, {failures} failures, {speed:.0f}x real time "
+        f"({simulated_ms / 1_000.0:.0f} s simulated in {seconds:.0f} s)"
+    )
+    return failures
+
+
+def replay(layer: str, seed: int, nodes: tuple[int, int], write: Callable[[str], None]) -> bool:
+    """Runs one seed with its event trace; returns whether it passed."""
+    plan = draw_plan(seed, *nodes)
+    write(f"# {plan}")
+    run = LAYERS[layer](replace(plan, config=replace(plan.config, journal_messages=True)), write)
+    try:
+        run.run()
+    except Violation as violation:
+        write(f"# violation at {run.world.now:.3f} ms: {violation}")
+        return False
+    write(f"# passed after {run.world.now:.3f} ms")
+    return True
+
+
+def replay_command(layer: str, seed: int, nodes: tuple[int, int]) -> str:
+    command = f"python -m tests.simulator replay --layer {layer} --seed {seed}"
+    return command if nodes == (NODES_MIN, NODES_MAX) else f"{command} --nodes {nodes[0]}-{nodes[1]}"
+
+
+def _show_progress(done: int, total: int, failures: int) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{done}/{total} seeds, {failures} failures", end="", file=sys.stderr, flush=True)
+
+
+def _clear_progress() -> None:
+    if sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,41 @@
+"""What happened in a run, a line each: datagrams on the network, and what the machines journaled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.simulator.world import World
+from transport.effects import Journal
+from transport.messages import Acks, Datagram, Frame, Packet, Status
+
+
+class Trace:
+    """Writes lines of `time  who  what  details`, times in simulated milliseconds."""
+
+    def __init__(self, world: World, write: Callable[[str], None]) -> None:
+        self._world = world
+        self._write = write
+
+    def on_network(self, what: str, source: str, target: str, datagram: Datagram) -> None:
+        frames = ", ".join(map(describe_frame, datagram.frames))
+        self._write(f"{self._world.now:10.3f}  {source}->{target}  {what:13} {frames}")
+
+    def on_journal(self, node: str, journal: Journal) -> None:
+        details = " ".join(f"{key}={value}" for key, value in journal.details.items())
+        line = f"{self._world.now:10.3f}  {node:4}  {journal.event:13} {journal.id} ({journal.reason}) {details}"
+        self._write(line.rstrip())
+
+
+def describe_frame(frame: Frame) -> str:
+    if isinstance(frame, Packet):
+        part = f" part {frame.fragment.part}" if frame.fragment else ""
+        return f"{frame.service.name} {frame.id}{part} @{frame.clock} acks [{_describe_acks(frame.acks)}]"
+    if isinstance(frame, Status):
+        solicits = f" solicits {' '.join(map(str, frame.solicit))}" if frame.solicit else ""
+        return f"STATUS @{frame.clock} last {frame.sequence} acks [{_describe_acks(frame.acks)}]{solicits}"
+    ranges = " ".join(f"{first}-{last}" for first, last in frame.ranges)
+    return f"NACK {frame.machine} {ranges}{' again' if frame.is_repeated else ''}"
+
+
+def _describe_acks(acks: Acks) -> str:
+    return " ".join(f"{machine}.{sequence}" for machine, sequence in acks)

@@ -1,0 +1,193 @@
+"""The transport layer in the simulated world: applications that multicast, faults as planned, all checkers.
+
+A run has two phases. In the first everything the plan holds happens, and safety is checked at every step. Then
+the network is healed, nothing new is sent, and within a bounded time everything must have arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+
+from tests.simulator.checkers import Checker, Violation
+from tests.simulator.checkers.agreed_order import AgreedOrder
+from tests.simulator.checkers.bounded_buffers import BoundedBuffers
+from tests.simulator.checkers.causal_order import CausalOrder
+from tests.simulator.checkers.no_duplicates import NoDuplicates
+from tests.simulator.checkers.no_loss import NoLoss
+from tests.simulator.checkers.safe_received import SafeReceived
+from tests.simulator.disk import Disk
+from tests.simulator.network import Network
+from tests.simulator.plan import Cut, Plan
+from tests.simulator.process import Process
+from tests.simulator.trace import Trace
+from tests.simulator.world import World
+from transport import codec
+from transport.lansis import Lansis
+from transport.messages import Datagram, Machine, Message, Service, View
+
+CONVERGENCE_MS_MAX = 20_000.0
+"""After healing, everything must have been delivered within this simulated time."""
+
+_HEADER = b"%s:%d:"
+
+
+class TransportRun:
+    """One seed's run. `run()` returns normally, or raises `Violation`."""
+
+    def __init__(self, plan: Plan, trace: Callable[[str], None] | None = None) -> None:
+        self.plan = plan
+        self.world = World()
+        self.random = Random(f"run {plan.seed}")
+        self.network: Network[Datagram] = Network(self.world, self.random, plan.weather, _datagram_bytes)
+        self.view = View(1, tuple(Machine(name, 1) for name in plan.nodes))
+        self.checkers: list[Checker] = [
+            CausalOrder(plan.nodes),
+            AgreedOrder(),
+            SafeReceived(plan.nodes),
+            NoDuplicates(),
+            NoLoss(),
+            BoundedBuffers(),
+        ]
+        self._tell_sent = [checker.sent for checker in self._overriding("sent")]
+        self._tell_received = [checker.received for checker in self._overriding("received")]
+        self._tell_delivered = [checker.delivered for checker in self._overriding("delivered")]
+        self._tell_stepped = [checker.stepped for checker in self._overriding("stepped")]
+        self.sent: dict[str, list[Service]] = {name: [] for name in plan.nodes}
+        self._codec = codec.Codec("simulated")
+        self.members = {name: self._start(name) for name in plan.nodes}
+        """The processes that have been alive all the time: the members of the view."""
+        self._undelivered = 0
+        if trace is not None:
+            self._trace_to(Trace(self.world, trace))
+
+    def run(self) -> None:
+        plan = self.plan
+        for process in self.members.values():
+            self._schedule_send(process)
+        for cut in plan.cuts:
+            self.world.at(cut.at_ms, partial(self._cut, cut))
+        for at_ms, name in plan.crashes:
+            self.world.at(at_ms, partial(self._crash_and_restart, name))
+        self.world.run_until(plan.duration_ms)
+        self.network.heal()
+        self.network.weather = plan.weather.cleared()
+        deadline = self.world.now + CONVERGENCE_MS_MAX
+        if plan.crashes:
+            # Nobody can say when all is done that can be done: give the members a while.
+            self.world.run_until(self.world.now + 2_000.0)
+        else:
+            self.world.run_until(deadline, stop=lambda: not self._undelivered)
+        live = {name: process.machine for name, process in self.members.items() if process.machine}
+        for checker in self.checkers:
+            checker.finished(live, self.sent)
+
+    def _overriding(self, method: str) -> list[Checker]:
+        """The checkers that look at an event at all: most events interest few of them."""
+        return [checker for checker in self.checkers if method in vars(type(checker))]
+
+    def messages_sent(self) -> int:
+        return sum(map(len, self.sent.values()))
+
+    # Applications
+
+    def _schedule_send(self, process: Process) -> None:
+        delay = self.random.expovariate(self.plan.load.messages_per_second / 1_000.0)
+        if self.world.now + delay < self.plan.duration_ms:
+            self.world.after(delay, lambda: self._send_some(process))
+
+    def _send_some(self, process: Process) -> None:
+        load = self.plan.load
+        for _ in range(self.random.randint(1, load.burst_max)):
+            if process.machine is None or process.is_backed_up:
+                break
+            service = self.random.choice(load.services)
+            number = len(self.sent[process.name])
+            header = _HEADER % (process.name.encode(), number)
+            size = self.random.randint(0, 200)
+            if self.random.random() < load.large_share:
+                size = self.random.randint(self.plan.config.datagram_bytes_max, load.large_bytes_max)
+            self.sent[process.name].append(service)
+            self._undelivered += len(self.members)
+            for tell in self._tell_sent:
+                tell(process.name, number, service)
+            process.multicast(service, header + bytes([number % 251]) * size)
+        if process.machine is not None:
+            self._schedule_send(process)
+
+    def _start(self, name: str) -> Process:
+        process = Process(name, self.world, self.network, Disk(self.random), self.random)
+        process.on_delivered = lambda message: self._on_delivered(name, message)
+        process.on_received = lambda message: self._on_received(name, message)
+        process.on_step = lambda machine: self._on_step(name, machine)
+        if self.plan.through_codec:
+            process.carry = self._through_codec
+        process.start(self.view, self.plan.config)
+        return process
+
+    def _through_codec(self, datagram: Datagram) -> Datagram:
+        data = self._codec.encode(datagram)
+        if len(data) > min(self.plan.config.datagram_bytes_max, _datagram_bytes(datagram)):
+            raise Violation(f"a datagram of {len(data)} bytes, more than was reckoned with")
+        return self._codec.decode(data)
+
+    def _on_delivered(self, node: str, message: Message) -> None:
+        sender, number = _parse(message)
+        if message.service is not self.sent[sender][number]:
+            raise Violation(f"{sender}:{number} was sent as {self.sent[sender][number]}, not {message.service}")
+        self._undelivered -= 1
+        for tell in self._tell_delivered:
+            tell(node, sender, number, message)
+
+    def _on_received(self, node: str, message: Message) -> None:
+        sender, number = _parse(message)
+        for tell in self._tell_received:
+            tell(node, sender, number, message)
+
+    def _on_step(self, node: str, machine: Lansis) -> None:
+        for tell in self._tell_stepped:
+            tell(node, machine)
+
+    # Faults
+
+    def _cut(self, cut: Cut) -> None:
+        self.network.heal()
+        if cut.groups:
+            self.network.partition(cut.groups)
+        for source, target in cut.one_way:
+            self.network.cut_one_way(source, target)
+
+    def _crash_and_restart(self, name: str) -> None:
+        """The member is gone for good; a process of its name comes back as another machine."""
+        process = self.members.pop(name)
+        process.crash()
+        for checker in self.checkers:
+            checker.crashed(name)
+        process.on_delivered = process.on_received = lambda message: None
+        process.on_step = lambda machine: None
+        self.world.after(self.random.uniform(1.0, 500.0), lambda: self._restart(process))
+
+    def _restart(self, process: Process) -> None:
+        me = process.start(self.view, self.plan.config)
+        if me in self.view.members:
+            raise Violation(f"{me} came back under the incarnation it had")
+
+    def _trace_to(self, trace: Trace) -> None:
+        self.network.trace = trace.on_network
+        for name, process in self.members.items():
+            process.on_journal = partial(trace.on_journal, name)
+
+
+def _parse(message: Message) -> tuple[str, int]:
+    sender, number, padding = message.payload.split(b":", 2)
+    if padding != bytes([int(number) % 251]) * len(padding):
+        raise Violation(f"the payload of {message.id} is not what was sent")
+    if message.sender.name != sender.decode():
+        raise Violation(f"{message.id} carries a payload of {sender.decode()}")
+    return sender.decode(), int(number)
+
+
+def _datagram_bytes(datagram: Datagram) -> int:
+    overhead = codec.datagram_overhead_bytes(datagram.sender)
+    return overhead + sum(map(codec.frame_bytes, datagram.frames))

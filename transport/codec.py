@@ -1,0 +1,264 @@
+"""Bytes on the network: versioned, cluster-scoped framing over msgpack.
+
+    version  1 byte    another version's datagrams are not understood, and not an attack either
+    flags    1 byte    0; room to say that an authentication tag follows the cluster id
+    cluster  8 bytes   digest of the cluster's name: two clusters on one LAN ignore each other
+    body     msgpack   [sender name, sender incarnation, frame, frame, ...]
+
+A frame is an array that begins with its kind. Whatever arrives, decoding either returns a datagram whose every
+part has been checked, or raises `DecodeError`, and allocates no more than `DECODE_BYTES_MAX`: an array that
+announces more elements than any datagram of ours has is refused before it is allocated (a few bytes can
+announce a thousand large arrays within each other; they are freed again at once, but must not be huge).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from itertools import chain
+
+import msgpack
+
+from transport.effects import Reason
+from transport.messages import (
+    NAME_BYTES_MAX,
+    SEQUENCE_MAX,
+    Acks,
+    Datagram,
+    Fragment,
+    Frame,
+    Machine,
+    Nack,
+    Packet,
+    Ranges,
+    Service,
+    Status,
+)
+
+VERSION = 1
+HEADER_BYTES = 10
+DATAGRAM_BYTES_MAX = 65_507
+"""The largest UDP payload: nothing larger can arrive."""
+
+DECODE_ARRAY_MAX = 2_048
+"""Longest array in a datagram, whatever it holds. Above `packet_units_max` and above what 64 members' flat
+acknowledgements need. Times 8 bytes times the decoder's nesting limit of 1,024 it bounds what a hostile
+datagram makes the decoder allocate to `DECODE_BYTES_MAX`."""
+
+DECODE_BYTES_MAX = DECODE_ARRAY_MAX * 8 * 1_024 + 4 * DATAGRAM_BYTES_MAX
+
+_PACKET, _STATUS, _NACK = 0, 1, 2
+_SERVICES = tuple(Service)
+_INTEGER_BYTES = 9
+_BINARY_HEADER_BYTES = 5
+_ARRAY_HEADER_BYTES = 3
+
+
+class DecodeError(Exception):
+    """The datagram is not one of ours: malformed, truncated, oversized, foreign. `reason` says which."""
+
+    def __init__(self, message: str, reason: Reason = Reason.UNDECODABLE) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def cluster_digest(cluster: str) -> bytes:
+    return hashlib.blake2b(cluster.encode(), digest_size=8).digest()
+
+
+class Codec:
+    """Encodes and decodes the datagrams of one cluster."""
+
+    def __init__(self, cluster: str) -> None:
+        self._header = bytes((VERSION, 0)) + cluster_digest(cluster)
+
+    def encode(self, datagram: Datagram) -> bytes:
+        body = [*datagram.sender, *map(_frame_to_list, datagram.frames)]
+        packed: bytes = msgpack.packb(body)
+        return self._header + packed
+
+    def decode(self, data: bytes) -> Datagram:
+        body = self._unpack(data)
+        try:
+            sender = _machine(body[0], body[1])
+            return Datagram(sender, tuple([_frame(item) for item in body[2:]]))
+        except DecodeError:
+            raise
+        except (ValueError, TypeError, IndexError) as error:
+            raise DecodeError(f"malformed frame: {error}") from None
+
+    def sender(self, data: bytes) -> Machine:
+        """Who transmitted this: for those who care for nothing else, like the chaos layer."""
+        body = self._unpack(data)
+        return _machine(body[0], body[1])
+
+    def _unpack(self, data: bytes) -> list[object]:
+        if not data.startswith(self._header):
+            self._explain_header(data)
+        if len(data) > DATAGRAM_BYTES_MAX:
+            raise DecodeError(f"{len(data)} bytes do not fit a datagram", Reason.OVERSIZED)
+        try:
+            body = msgpack.unpackb(
+                memoryview(data)[HEADER_BYTES:],
+                strict_map_key=True,
+                max_array_len=DECODE_ARRAY_MAX,
+                max_map_len=0,
+                max_ext_len=0,
+            )
+        except Exception as error:  # msgpack raises ValueError, its own classes, RecursionError, MemoryError …
+            raise DecodeError(f"not msgpack: {type(error).__name__}") from None
+        if type(body) is not list or len(body) < 2:
+            raise DecodeError("the body is not an array of a sender and frames")
+        return body
+
+    def _explain_header(self, data: bytes) -> None:
+        if len(data) < HEADER_BYTES:
+            raise DecodeError(f"{len(data)} bytes are too few for a header")
+        if data[0] != VERSION:
+            raise DecodeError(f"version {data[0]}, we speak {VERSION}")
+        if data[1] != 0:
+            raise DecodeError(f"unknown flags {data[1]:#04x}")
+        raise DecodeError("another cluster's datagram", Reason.FOREIGN_CLUSTER)
+
+
+# Sizes. Packing must know what fits before anything is encoded; these are upper bounds, not estimates.
+
+
+def datagram_overhead_bytes(sender: Machine) -> int:
+    return HEADER_BYTES + _ARRAY_HEADER_BYTES + _machine_bytes(sender)
+
+
+def packet_overhead_bytes(sender: Machine, acks: Acks) -> int:
+    """Everything of a packet but its payloads."""
+    return 2 * _ARRAY_HEADER_BYTES + _machine_bytes(sender) + 8 * _INTEGER_BYTES + _acks_bytes(acks)
+
+
+def unit_bytes(payload: bytes) -> int:
+    return _BINARY_HEADER_BYTES + len(payload)
+
+
+def frame_bytes(frame: Frame) -> int:
+    if isinstance(frame, Packet):
+        units = sum(map(len, frame.payloads)) + _BINARY_HEADER_BYTES * len(frame.payloads)
+        return packet_overhead_bytes(frame.sender, frame.acks) + units
+    if isinstance(frame, Status):
+        solicited = sum(map(_machine_bytes, frame.solicit))
+        return 3 * _ARRAY_HEADER_BYTES + 4 * _INTEGER_BYTES + _acks_bytes(frame.acks) + solicited
+    ranges = 2 * _INTEGER_BYTES * len(frame.ranges)
+    return 2 * _ARRAY_HEADER_BYTES + 2 * _INTEGER_BYTES + _machine_bytes(frame.machine) + ranges
+
+
+def _machine_bytes(machine: Machine) -> int:
+    name = machine.name
+    return 2 + (len(name) if name.isascii() else len(name.encode())) + _INTEGER_BYTES
+
+
+def _acks_bytes(acks: Acks) -> int:
+    return _ARRAY_HEADER_BYTES + sum(_machine_bytes(machine) + _INTEGER_BYTES for machine, _ in acks)
+
+
+# Frames to flat lists …
+
+
+def _frame_to_list(frame: Frame) -> list[object]:
+    if isinstance(frame, Packet):
+        return [
+            _PACKET,
+            *frame.sender,
+            frame.view,
+            frame.sequence,
+            frame.clock,
+            int(frame.service),
+            [part for machine, sequence in frame.acks for part in (*machine, sequence)],
+            frame.payloads,
+            *(frame.fragment or ()),
+        ]
+    if isinstance(frame, Status):
+        acks = [part for machine, sequence in frame.acks for part in (*machine, sequence)]
+        solicit = [part for machine in frame.solicit for part in machine]
+        return [_STATUS, frame.view, frame.clock, frame.sequence, acks, solicit]
+    return [_NACK, *frame.machine, frame.is_repeated, list(chain.from_iterable(frame.ranges))]
+
+
+# … and back. What is wrong raises ValueError, TypeError or IndexError, made a DecodeError in one place.
+
+
+def _frame(item: object) -> Frame:
+    fields = _list(item)
+    kind = fields[0]
+    if kind == _PACKET:
+        return _packet(fields)
+    if kind == _STATUS:
+        _, view, clock, sequence, acks, solicit = fields
+        pairs = _list(solicit)
+        machines = tuple(_machine(name, incarnation) for name, incarnation in _groups(pairs, 2))
+        return Status(_natural(view), _natural(clock), _natural(sequence), _acks(acks), machines)
+    if kind == _NACK:
+        _, name, incarnation, is_repeated, flat = fields
+        ranges: Ranges = tuple((_natural(first), _natural(last)) for first, last in _groups(_list(flat), 2))
+        return Nack(_machine(name, incarnation), ranges, _boolean(is_repeated))
+    raise ValueError(f"unknown frame kind {kind!r}")
+
+
+def _packet(fields: list[object]) -> Packet:
+    _, name, incarnation, view, sequence, clock, service, acks, payloads, *rest = fields
+    units = _list(payloads)
+    for unit in units:
+        if type(unit) is not bytes:
+            raise TypeError("a payload is bytes")
+    fragment = None
+    if rest:
+        part, is_last = rest
+        fragment = Fragment(_natural(part), _boolean(is_last))
+    packet = Packet(
+        _machine(name, incarnation),
+        _natural(view),
+        _natural(sequence),
+        _natural(clock),
+        _SERVICES[_natural(service)],
+        _acks(acks),
+        tuple(units),  # type: ignore[arg-type]  # checked above, one by one
+        fragment,
+    )
+    if packet.last_sequence > SEQUENCE_MAX or packet.last_clock > SEQUENCE_MAX:
+        raise ValueError("a run beyond the largest sequence or clock")
+    return packet
+
+
+def _acks(item: object) -> Acks:
+    return tuple(
+        [
+            (_machine(name, incarnation), _natural(sequence))
+            for name, incarnation, sequence in _groups(_list(item), 3)
+        ]
+    )
+
+
+def _machine(name: object, incarnation: object) -> Machine:
+    if type(name) is not str or not 0 < len(name) <= NAME_BYTES_MAX or len(name.encode()) > NAME_BYTES_MAX:
+        raise DecodeError("a machine's name is text of 1 to 64 bytes")
+    return Machine(name, _natural(incarnation))
+
+
+def _natural(item: object) -> int:
+    if type(item) is not int or not 0 <= item <= SEQUENCE_MAX:
+        raise DecodeError("expected a natural number")
+    return item
+
+
+def _boolean(item: object) -> bool:
+    if type(item) is not bool:
+        raise DecodeError("expected true or false")
+    return item
+
+
+def _list(item: object) -> list[object]:
+    if type(item) is not list:
+        raise DecodeError("expected an array")
+    return item
+
+
+def _groups(items: list[object], size: int) -> Iterator[tuple[object, ...]]:
+    if len(items) % size:
+        raise DecodeError(f"expected groups of {size}")
+    return zip(*[iter(items)] * size, strict=True)

@@ -1,0 +1,248 @@
+"""The causal DAG of Lansis (section 3.1): which packets are here, who has acknowledged what, what is missing.
+
+A packet enters the DAG when its sender's previous packet and everything it acknowledges are in it; until then
+it is *pending*. Being in the DAG is therefore the same as being causally deliverable, and the DAG needs no arcs:
+per machine, what is in it is a prefix of that machine's units, so an acknowledgement is one number and a
+packet's causal past is one number per machine.
+
+Packets stay in the retransmission buffer until every member is known to have acknowledged them (*stable*).
+
+A difference from the paper: it sends an acknowledgement only for the leaves of the DAG, because the chain
+implies the rest. We name every machine whose last unit has changed since our previous packet, also once each.
+That is at most one number per member and packet, and lets a receiver compute a packet's past, and see every
+loss it reveals, without having the packets in between.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from transport.config import TransportConfig
+from transport.messages import Acks, Machine, Packet, Ranges
+
+
+class Stream:
+    """What is known of the units of one machine, and what that machine is known to have."""
+
+    __slots__ = (
+        "machine", "inserted_through", "known_through", "heard_clock", "pending", "pending_bytes",
+        "buffer", "buffered_messages", "buffered_bytes", "acks", "stable_through",
+        "promised_sequence", "promised_clock",
+    )  # fmt: skip
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.inserted_through = 0
+        """All units up to this one are in the DAG."""
+        self.known_through = 0
+        """The highest unit anybody has mentioned."""
+        self.heard_clock = 0
+        """Every unit that is not in the DAG has a higher clock than this."""
+        self.pending: dict[int, Packet] = {}
+        """By first sequence: received, but something before it is missing."""
+        self.pending_bytes = 0
+        self.buffer: deque[Packet] = deque()
+        """In the DAG and not stable, in order."""
+        self.buffered_messages = 0
+        self.buffered_bytes = 0
+        self.acks: dict[Machine, int] = {}
+        """What this machine has acknowledged, by whatever route we learned it."""
+        self.stable_through = 0
+        self.promised_sequence = 0
+        self.promised_clock = 0
+
+    def has(self, packet: Packet) -> bool:
+        return packet.last_sequence <= self.inserted_through or packet.sequence in self.pending
+
+    def first_missing(self) -> int | None:
+        """The lowest unit known to exist and not received."""
+        if self.inserted_through + 1 not in self.pending:
+            return self.inserted_through + 1 if self.known_through > self.inserted_through else None
+        missing = self.missing(1)  # the next packet is here and waits for another stream's
+        return missing[0][0] if missing else None
+
+    def missing(self, ranges_max: int) -> Ranges:
+        """The runs not received, lowest first."""
+        ranges: list[tuple[int, int]] = []
+        expected = self.inserted_through + 1
+        for sequence in sorted(self.pending):
+            if len(ranges) == ranges_max:
+                return tuple(ranges)
+            if sequence > expected:
+                ranges.append((expected, sequence - 1))
+            expected = self.pending[sequence].last_sequence + 1
+        if expected <= self.known_through and len(ranges) < ranges_max:
+            ranges.append((expected, self.known_through))
+        return tuple(ranges)
+
+    def held(self, first: int, last: int) -> list[Packet]:
+        """Packets we could retransmit for a request of these units."""
+        held = [packet for packet in self.buffer if packet.sequence <= last and packet.last_sequence >= first]
+        held.extend(
+            packet for packet in self.pending.values() if packet.sequence <= last and packet.last_sequence >= first
+        )
+        return held
+
+
+class CausalDag:
+    """One machine's DAG over the members of one view.
+
+    Bytes are counted with what a packet costs besides its payloads. When the buffers hold `buffer_messages_max`
+    or `buffer_bytes_max`, packets of other machines stay pending, and so unacknowledged, until some are stable.
+    """
+
+    def __init__(self, me: Machine, members: Iterable[Machine], config: TransportConfig) -> None:
+        self.me = me
+        self._overhead_bytes = config.packet_overhead_bytes
+        self._messages_max = config.buffer_windows_max * config.window_messages_max
+        self._bytes_max = config.buffer_windows_max * config.window_bytes_max
+        self.buffered_messages = 0
+        self.buffered_bytes = 0
+        self.streams = {machine: Stream(machine) for machine in members}
+        self.own = self.streams[me]
+        self._others = [stream for machine, stream in self.streams.items() if machine != me]
+        # Dictionaries serve as sets that keep their order: iteration must not depend on hash seeds.
+        self._waiting: dict[Machine, None] = {}
+        self._restless: dict[Machine, None] = {}
+        self._heard: dict[Machine, Stream] = {}
+        self._incomplete: dict[Machine, None] = {}
+
+    def store(self, packet: Packet) -> list[Packet]:
+        """Takes in a new packet; returns those that thereby entered the DAG, in causal order."""
+        stream = self.streams[packet.sender]
+        self._mention(stream, packet.last_sequence)
+        for machine, sequence in packet.acks:
+            self._mention(self.streams[machine], sequence)
+        if (stream is self.own or not self._waiting) and self._may_enter(stream, packet):
+            self._insert(stream, packet)
+            return [packet]
+        stream.pending[packet.sequence] = packet
+        stream.pending_bytes += packet.payload_bytes + self._overhead_bytes
+        self._waiting[packet.sender] = None
+        return self.insert_pending()
+
+    def insert_pending(self) -> list[Packet]:
+        """Moves into the DAG, and returns, the pending packets whose predecessors are all in it."""
+        inserted: list[Packet] = []
+        progress = True
+        while progress:
+            progress = False
+            for machine in list(self._waiting):
+                stream = self.streams[machine]
+                while (packet := stream.pending.get(stream.inserted_through + 1)) and self._may_enter(
+                    stream, packet
+                ):
+                    del stream.pending[packet.sequence]
+                    stream.pending_bytes -= packet.payload_bytes + self._overhead_bytes
+                    self._insert(stream, packet)
+                    inserted.append(packet)
+                    progress = True
+                if not stream.pending:
+                    del self._waiting[machine]
+        return inserted
+
+    def acknowledge(self, machine: Machine, acks: Acks) -> None:
+        """The machine has all this, whether or not its own packets that say so have reached us."""
+        known = self.streams[machine].acks
+        for acknowledged, sequence in acks:
+            if sequence > known.get(acknowledged, 0):
+                known[acknowledged] = sequence
+                self._restless[acknowledged] = None
+                self._mention(self.streams[acknowledged], sequence)
+
+    def take_stable(self) -> list[Packet]:
+        """Removes from the buffers, and returns, what everyone is now known to have."""
+        stable: list[Packet] = []
+        for machine in self._restless:
+            stream = self.streams[machine]
+            through = stream.inserted_through
+            for other in self._others:
+                if other is not stream:
+                    through = min(through, other.acks.get(machine, 0))
+            stream.stable_through = through
+            buffer = stream.buffer
+            while buffer and buffer[0].last_sequence <= through:
+                packet = buffer.popleft()
+                stable.append(packet)
+                self._count(stream, packet, -1)
+        self._restless.clear()
+        return stable
+
+    def take_heard(self) -> list[Stream]:
+        """The streams that have been heard further since the last call."""
+        heard = list(self._heard.values())
+        self._heard.clear()
+        return heard
+
+    def promise(self, machine: Machine, sequence: int, clock: int) -> None:
+        """The machine said that what it sends after `sequence` has a clock above `clock`."""
+        stream = self.streams[machine]
+        self._mention(stream, sequence)
+        if sequence > stream.inserted_through:
+            if clock > stream.promised_clock:
+                stream.promised_sequence, stream.promised_clock = sequence, clock
+        elif clock > stream.heard_clock:
+            stream.heard_clock = clock
+            self._heard[machine] = stream
+
+    def has_gaps(self) -> bool:
+        return bool(self._incomplete)
+
+    def incomplete(self) -> list[Stream]:
+        """Streams of which something that exists is not in the DAG."""
+        return [self.streams[machine] for machine in self._incomplete]
+
+    def laggards(self) -> list[Machine]:
+        """The members whose acknowledgements keep buffered packets from being stable."""
+        lagging: dict[Machine, None] = {}
+        for stream in self.streams.values():
+            if stream.buffer:
+                oldest = stream.buffer[0].last_sequence
+                for other in self._others:
+                    if other is not stream and other.acks.get(stream.machine, 0) < oldest:
+                        lagging[other.machine] = None
+        return list(lagging)
+
+    def is_full(self) -> bool:
+        return self.buffered_messages >= self._messages_max or self.buffered_bytes >= self._bytes_max
+
+    def _mention(self, stream: Stream, sequence: int) -> None:
+        if sequence > stream.known_through:
+            stream.known_through = sequence
+            if sequence > stream.inserted_through:
+                self._incomplete[stream.machine] = None
+
+    def _may_enter(self, stream: Stream, packet: Packet) -> bool:
+        if packet.sequence != stream.inserted_through + 1:
+            return False
+        if self.is_full() and stream is not self.own:
+            return False
+        streams = self.streams
+        for machine, sequence in packet.acks:
+            if streams[machine].inserted_through < sequence:
+                return False
+        return True
+
+    def _insert(self, stream: Stream, packet: Packet) -> None:
+        stream.inserted_through = packet.last_sequence
+        stream.heard_clock = packet.last_clock
+        if stream.promised_clock > packet.last_clock and stream.promised_sequence <= packet.last_sequence:
+            stream.heard_clock = stream.promised_clock
+        self._heard[stream.machine] = stream
+        if stream.known_through <= packet.last_sequence:
+            stream.known_through = packet.last_sequence
+            self._incomplete.pop(stream.machine, None)
+        stream.buffer.append(packet)
+        self._count(stream, packet, 1)
+        self._restless[stream.machine] = None
+        if packet.acks:
+            self.acknowledge(stream.machine, packet.acks)
+
+    def _count(self, stream: Stream, packet: Packet, sign: int) -> None:
+        messages = sign * len(packet.payloads)
+        cost = sign * (packet.payload_bytes + self._overhead_bytes)
+        stream.buffered_messages += messages
+        stream.buffered_bytes += cost
+        self.buffered_messages += messages
+        self.buffered_bytes += cost

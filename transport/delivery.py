@@ -1,0 +1,171 @@
+"""The four services (section 3.1, "Implementation of Services"): criteria that read the one DAG.
+
+- **basic**: at once, when the packet arrives, whatever is missing before it. (A basic message that had to be
+  fragmented waits until its fragments are in the DAG.)
+- **causal**: when everything in its causal past has been delivered, messages of the ordered services included:
+  an effect is not delivered before its cause, whichever of these three services the cause used. (A basic
+  message that somebody acted on before it was causally deliverable is the exception: nobody acknowledges it
+  before then.)
+- **agreed**: when the order criterion has decided its place.
+- **safe**: like agreed, and every member has acknowledged it.
+
+Agreed and safe messages share one order and are delivered in it without exception, so a safe message that is
+not acknowledged by all holds up the agreed ones behind it. A machine's own messages are delivered to it by the
+same criteria.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import count
+
+from transport.dag import CausalDag
+from transport.messages import Machine, Message, Packet, Service
+from transport.ordering import OrderCriterion
+
+
+class Delivery:
+    """Turns packets into messages and says when each may be delivered."""
+
+    def __init__(self, dag: CausalDag, criterion: OrderCriterion, message_bytes_max: int) -> None:
+        self._dag = dag
+        self._criterion = criterion
+        self._reassembly = {machine: Reassembly(message_bytes_max) for machine in dag.streams}
+        self._ordered: deque[Message] = deque()
+        """Their place is known; the first is a safe message that is not stable yet."""
+        self._past: dict[Machine, dict[Machine, int]] = {machine: {} for machine in dag.streams}
+        """The causal past of the last packet of each sender that we were told of."""
+        self._undelivered: dict[Machine, deque[int]] = {machine: deque() for machine in dag.streams}
+        """Sequences of ordered messages in the DAG that have not been delivered."""
+        self._held: deque[tuple[dict[Machine, int], list[Message]]] = deque()
+        """Causal messages, in causal order, whose past (beside them) has not been delivered."""
+        self.undelivered_count = 0
+
+    def arrived(self, packet: Packet) -> list[Message]:
+        """A packet is here, perhaps before its predecessors: what can be delivered regardless."""
+        if packet.service is Service.BASIC and packet.fragment is None:
+            return _messages(packet)
+        return []
+
+    def inserted(self, packet: Packet) -> tuple[list[Message], list[Message]]:
+        """A packet entered the DAG: the messages to deliver now, and those whose place is still open."""
+        self._past[packet.sender].update(packet.acks)
+        if packet.fragment is not None:
+            messages = self._reassembly[packet.sender].add(packet)
+        elif packet.service is Service.BASIC:
+            return [], []  # delivered on arrival
+        else:
+            messages = _messages(packet)
+        if not messages:
+            return [], []
+        if packet.service is Service.BASIC:
+            return messages, []
+        if packet.service is Service.CAUSAL:
+            return self._deliver_or_hold(packet, messages), []
+        self._criterion.insert(packet, messages)
+        self._undelivered[packet.sender].extend([message.sequence for message in messages])
+        self.undelivered_count += len(messages)
+        return [], messages
+
+    def settle(self) -> list[Message]:
+        """What can be delivered with what is now known of everybody's clocks and acknowledgements."""
+        for stream in self._dag.take_heard():
+            self._criterion.heard(stream.machine, stream.heard_clock)
+        if not self.undelivered_count:
+            return []
+        self._ordered.extend(self._criterion.release())
+        delivered: list[Message] = []
+        streams = self._dag.streams
+        while self._ordered:
+            message = self._ordered[0]
+            if message.service is Service.SAFE and streams[message.sender].stable_through < message.sequence:
+                break
+            delivered.append(self._ordered.popleft())
+            self._undelivered[message.sender].popleft()
+            self.undelivered_count -= 1
+            if self._held:
+                delivered += self._release_held()
+        return delivered
+
+    def awaited(self) -> list[Machine]:
+        """Whose silence holds up the next ordered message."""
+        if self._ordered:
+            message = self._ordered[0]
+            return [
+                stream.machine
+                for stream in self._dag.streams.values()
+                if stream is not self._dag.own
+                and stream.machine != message.sender
+                and stream.acks.get(message.sender, 0) < message.sequence
+            ]
+        return self._criterion.awaited()
+
+    def _deliver_or_hold(self, packet: Packet, messages: list[Message]) -> list[Message]:
+        if not self.undelivered_count:
+            return messages
+        past = {**self._past[packet.sender], packet.sender: packet.sequence}
+        if self._is_delivered(past):
+            return messages
+        self._held.append((past, messages))
+        return []
+
+    def _is_delivered(self, past: dict[Machine, int]) -> bool:
+        for machine, undelivered in self._undelivered.items():
+            if undelivered and undelivered[0] <= past.get(machine, 0):
+                return False
+        return True
+
+    def _release_held(self) -> list[Message]:
+        released: list[Message] = []
+        held: deque[tuple[dict[Machine, int], list[Message]]] = deque()
+        for past, messages in self._held:
+            if self._is_delivered(past):
+                released += messages
+            else:
+                held.append((past, messages))
+        self._held = held
+        return released
+
+
+class Reassembly:
+    """Puts the fragments of one sender's messages together; they come in order, for the DAG is in order.
+
+    A series that does not fit together is a peer's error. It is dropped, and every member drops the same.
+    """
+
+    def __init__(self, message_bytes_max: int) -> None:
+        self._bytes_max = message_bytes_max
+        self._parts: list[bytes] = []
+        self._bytes = 0
+
+    def add(self, packet: Packet) -> list[Message]:
+        fragment = packet.fragment
+        if fragment is None or fragment.part != len(self._parts):
+            self._clear()
+            if fragment is None or fragment.part != 0:
+                return []
+        payload = packet.payloads[0]
+        self._bytes += len(payload)
+        if self._bytes > self._bytes_max:
+            self._clear()
+            return []
+        self._parts.append(payload)
+        if not fragment.is_last:
+            return []
+        whole = b"".join(self._parts)
+        self._clear()
+        return [Message(packet.clock, packet.sender, packet.sequence, packet.service, packet.view, whole)]
+
+    def _clear(self) -> None:
+        self._parts = []
+        self._bytes = 0
+
+
+def _messages(packet: Packet) -> list[Message]:
+    sender, service, view = packet.sender, packet.service, packet.view
+    return [
+        Message(clock, sender, sequence, service, view, payload)
+        for clock, sequence, payload in zip(
+            count(packet.clock), count(packet.sequence), packet.payloads, strict=False
+        )
+    ]

@@ -1,0 +1,93 @@
+"""What a transport machine asks the outside to do, in the order in which it must be done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from transport.messages import Datagram, Machine, Message
+
+
+class Event(StrEnum):
+    """What the journal can say of the transport."""
+
+    SENT = "sent"
+    RECEIVED = "received"
+    DELIVERED = "delivered"
+    STABLE = "stable"
+    NACKED = "nacked"
+    RETRANSMITTED = "retransmitted"
+    BLOCKED = "blocked"
+    UNBLOCKED = "unblocked"
+    STUCK = "stuck"
+    DROPPED = "dropped"
+
+
+class Reason(StrEnum):
+    """Why a journaled event happened; for a dropped frame, which rule it broke."""
+
+    NEW = "new"
+    RETRY = "retry"
+    REQUESTED = "requested"
+    WINDOW_FULL = "window_full"
+    SHARE_USED = "share_used"
+    WINDOW_OPEN = "window_open"
+    UNDECODABLE = "undecodable"
+    FOREIGN_CLUSTER = "foreign_cluster"
+    NOT_A_MEMBER = "not_a_member"
+    OTHER_VIEW = "other_view"
+    CLOCK_JUMP = "clock_jump"
+    SEQUENCE_JUMP = "sequence_jump"
+    ACKS_UNSENT = "acks_unsent"
+    OVERLAP = "overlap"
+    OVERSIZED = "oversized"
+    PENDING_FULL = "pending_full"
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """Send this to every machine, once."""
+
+    datagram: Datagram
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """Ordered messages that are causally deliverable: they may be logged, their place is not known yet."""
+
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """Messages whose delivery criterion is fulfilled, in delivery order."""
+
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Backpressure:
+    """The queue of messages to send has become full, or has room again."""
+
+    full: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WindowStuck:
+    """The network window has not moved for too long because these members do not acknowledge."""
+
+    laggards: tuple[Machine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """One line of the journal; whoever executes it adds its own times."""
+
+    event: Event
+    id: str = ""
+    reason: Reason = Reason.NEW
+    details: dict[str, object] = field(default_factory=dict)
+
+
+Effect: TypeAlias = Broadcast | Received | Delivered | Backpressure | WindowStuck | Journal

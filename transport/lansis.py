@@ -1,0 +1,455 @@
+"""Lansis: reliable multicast in one broadcast domain (`transis-lansis`, section 3), as one sans-IO machine.
+
+Inputs are `multicast`, `receive` and `tick`; each returns effects for the driver to execute in order.
+`next_deadline` says when `tick` is wanted: at once after an input that changed something, so that a driver that
+drains its socket before it ticks acknowledges, orders and delivers a whole burst in one go.
+
+Where this differs from the paper:
+
+- Packets carry an acknowledgement for every machine whose last unit changed, not only for the DAG's leaves
+  (`dag` says why).
+- An acknowledgement without data is a `Status` frame outside the DAG rather than an empty message in it: it
+  is not acknowledged or retransmitted itself, so an idle network falls silent but for heartbeats. A machine
+  that waits for a lost one solicits it.
+- The agreed order is timestamp order (index of synchrony n) instead of ToTo, behind the same interface.
+- Each member has a share of the window (`flow` says why).
+
+Membership will change the view, and put its own messages into the DAG; for now the view is fixed, and frames
+of other machines and other views are dropped and counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+from transport import codec
+from transport.config import TransportConfig
+from transport.dag import CausalDag, Stream
+from transport.delivery import Delivery
+from transport.effects import (
+    Backpressure,
+    Broadcast,
+    Delivered,
+    Effect,
+    Event,
+    Journal,
+    Reason,
+    Received,
+    WindowStuck,
+)
+from transport.flow import FlowControl
+from transport.messages import (
+    ORDERED,
+    Acks,
+    Datagram,
+    Frame,
+    Machine,
+    Message,
+    Milliseconds,
+    Nack,
+    Packet,
+    Service,
+    Status,
+    View,
+)
+from transport.ordering import LamportOrder
+from transport.packing import SendQueue, into_datagrams
+from transport.recovery import Recovery
+from transport.roundtrip import RoundTrip
+
+_UNIT_ROOM_BYTES_MIN = 128
+_AT_ONCE = float("-inf")
+
+
+class QueueFull(Exception):
+    """Too many messages wait to be sent. Wait for `Backpressure(full=False)` and try again."""
+
+
+class MessageTooLarge(Exception):
+    """The message exceeds `message_bytes_max`: split it above, or raise the bound on every member."""
+
+
+class Lansis:
+    """One machine's transport in one view."""
+
+    def __init__(
+        self, me: Machine, view: View, config: TransportConfig, random: Random, now: Milliseconds
+    ) -> None:
+        if me not in view.members:
+            raise ValueError(f"{me} is not a member of view {view.id}")
+        if len(view.members) > config.members_max:
+            raise ValueError(f"{len(view.members)} members are more than members_max, {config.members_max}")
+        _check_room_for_units(me, view, config)
+        self.me = me
+        self.view = view
+        self.config = config
+        self.counters: Counter[str] = Counter()
+        self.clock = 0
+        self._dag = CausalDag(me, view.members, config)
+        self._delivery = Delivery(self._dag, LamportOrder(view.members), config.message_bytes_max)
+        self._round_trip = RoundTrip()
+        self._timed: tuple[int, Milliseconds] | None = None
+        """One of our ordered packets in flight and when it left: its acknowledgement measures the network."""
+        self._recovery = Recovery(self._dag, config, random, self._round_trip)
+        self._flow = FlowControl(self._dag, config)
+        self._queue = SendQueue(me, config)
+        self._queue_full = False
+        self._acked: dict[Machine, int] = {}
+        """What our own packets have acknowledged: each acknowledgement travels in a packet once."""
+        self._status_owed = False
+        """Somebody waits for our acknowledgement, or our share of unacknowledged units has grown large."""
+        self._unacked_messages = 0
+        self._unacked_bytes = 0
+        self._unsettled = False
+        """Something has arrived that `tick` has not looked at."""
+        self._heartbeat_at = now + config.heartbeat_ms * random.random()
+        self._solicit_at: Milliseconds | None = None
+        self._solicit_ms = config.solicit_after_ms
+        self._blocked: Reason | None = None
+        self._stuck_at: Milliseconds | None = None
+
+    # Inputs
+
+    def multicast(self, service: Service, payload: bytes) -> list[Effect]:
+        """Accepts a message for sending. It goes out with the next `tick` that the window allows."""
+        if len(payload) > self.config.message_bytes_max:
+            raise MessageTooLarge(f"{len(payload)} bytes, at most {self.config.message_bytes_max} fit a message")
+        if self._queue.is_full():
+            raise QueueFull(f"{len(self._queue)} messages of {self._queue.bytes} bytes wait to be sent")
+        self._queue.append(service, payload)
+        if self._queue.is_full() and not self._queue_full:
+            self._queue_full = True
+            return [Backpressure(full=True)]
+        return []
+
+    def receive(self, datagram: Datagram, now: Milliseconds) -> list[Effect]:
+        """Takes in what another machine transmitted."""
+        effects: list[Effect] = []
+        sender = datagram.sender
+        if sender == self.me:
+            return effects
+        if sender not in self._dag.streams:
+            return [self._drop(Reason.NOT_A_MEMBER, sender)]
+        self._unsettled = True
+        for frame in datagram.frames:
+            if isinstance(frame, Packet):
+                self._on_packet(frame, now, effects)
+            elif isinstance(frame, Status):
+                self._on_status(sender, frame, effects)
+            else:
+                self._on_nack(sender, frame, now, effects)
+        return effects
+
+    def tick(self, now: Milliseconds) -> list[Effect]:
+        """Does everything whose time has come. What others wait for goes out before we deliver upward."""
+        effects: list[Effect] = []
+        self._unsettled = False
+        progress = self._settle_stability(now, effects)
+        frames: list[Frame] = []
+        if self._queue or self._blocked:
+            self._send_queued(frames, now, effects)
+        if not self._recovery.is_idle():
+            self._recover(frames, now, effects)
+        self._acknowledge(frames, now)
+        datagrams = into_datagrams(self.me, frames, self.config.datagram_bytes_max)
+        effects.extend(Broadcast(datagram) for datagram in datagrams)
+        self._dag.promise(self.me, self._dag.own.inserted_through, self.clock)
+        if delivered := self._delivery.settle():
+            progress = True
+            self._deliver(delivered, effects)
+        self._watch_waits(progress, now, effects)
+        return effects
+
+    def next_deadline(self) -> Milliseconds:
+        """When `tick` is wanted at the latest; `-inf` for at once."""
+        if self._unsettled or self._status_owed:
+            return _AT_ONCE
+        deadline = self._heartbeat_at
+        if self._queue and self._flow.blocked() is None:
+            deadline = min(deadline, self._flow.next_send_at)
+        for other in (self._recovery.next_deadline(), self._solicit_at, self._stuck_at):
+            if other is not None and other < deadline:
+                deadline = other
+        return deadline
+
+    # What the operator and the checkers look at
+
+    def window_bytes(self) -> tuple[int, int]:
+        """The network window, which is the retransmission buffers: all of it, and our part of it."""
+        return self._dag.buffered_bytes, self._dag.own.buffered_bytes
+
+    def received_through(self) -> dict[Machine, int]:
+        """Per member, the last unit up to which everything is in our DAG."""
+        return {machine: stream.inserted_through for machine, stream in self._dag.streams.items()}
+
+    def pending_bytes(self) -> int:
+        """The most that any one sender's packets take up while they wait for their predecessors."""
+        return max([stream.pending_bytes for stream in self._dag.streams.values()])
+
+    def queued_messages(self) -> int:
+        return len(self._queue)
+
+    # Frames
+
+    def _on_packet(self, packet: Packet, now: Milliseconds, effects: list[Effect]) -> None:
+        self.counters["packets_received"] += 1
+        stream = self._dag.streams.get(packet.sender)
+        if stream is None or packet.view != self.view.id:
+            foreign = Reason.NOT_A_MEMBER if stream is None else Reason.OTHER_VIEW
+            effects.append(self._drop(foreign, packet.sender, packet.id))
+            return
+        self._recovery.on_packet(packet, now)
+        if stream is self._dag.own or stream.has(packet):
+            self.counters["duplicates"] += 1
+            self._recovery.on_duplicate(packet)
+            return
+        if (reason := self._objection(stream, packet)) is not None:
+            effects.append(self._drop(reason, packet.sender, packet.id))
+            return
+        # A Lamport clock rises above everything stored, by whatever route it came.
+        self.clock = max(self.clock, packet.last_clock)
+        if self.config.journal_messages:
+            effects.append(Journal(Event.RECEIVED, packet.id, details={"clock": packet.clock}))
+        if messages := self._delivery.arrived(packet):
+            self._deliver(messages, effects)
+        self._insert(self._dag.store(packet), effects)
+        self._recovery.look_for_gaps(now)
+
+    def _on_status(self, sender: Machine, status: Status, effects: list[Effect]) -> None:
+        stream = self._dag.streams[sender]
+        if status.view != self.view.id:
+            effects.append(self._drop(Reason.OTHER_VIEW, sender))
+            return
+        reason = self._ack_objection(status.acks)
+        if reason is None and status.sequence > stream.inserted_through + self.config.sequence_jump_max:
+            reason = Reason.SEQUENCE_JUMP
+        if reason is None and status.clock > self.clock + self.config.clock_jump_max:
+            reason = Reason.CLOCK_JUMP
+        if reason is not None:
+            effects.append(self._drop(reason, sender))
+            return
+        self._dag.acknowledge(sender, status.acks)
+        self._dag.promise(sender, status.sequence, status.clock)
+        if self.me in status.solicit:
+            self._status_owed = True
+
+    def _on_nack(self, sender: Machine, nack: Nack, now: Milliseconds, effects: list[Effect]) -> None:
+        if nack.machine not in self._dag.streams:
+            effects.append(self._drop(Reason.NOT_A_MEMBER, sender, str(nack.machine)))
+            return
+        self._recovery.on_request(nack, now)
+
+    def _objection(self, stream: Stream, packet: Packet) -> Reason | None:
+        """Why a packet that is not a duplicate cannot be right, or cannot be kept."""
+        config = self.config
+        if packet.clock <= stream.heard_clock or packet.last_clock > self.clock + config.clock_jump_max:
+            return Reason.CLOCK_JUMP
+        if packet.last_sequence > stream.inserted_through + config.sequence_jump_max:
+            return Reason.SEQUENCE_JUMP
+        if packet.sequence <= stream.inserted_through:
+            return Reason.OVERLAP
+        is_next = packet.sequence == stream.inserted_through + 1
+        if not is_next and stream.pending_bytes >= config.pending_bytes_max:
+            return Reason.PENDING_FULL
+        return self._ack_objection(packet.acks)
+
+    def _ack_objection(self, acks: Acks) -> Reason | None:
+        for machine, sequence in acks:
+            stream = self._dag.streams.get(machine)
+            if stream is None:
+                return Reason.NOT_A_MEMBER
+            if stream is self._dag.own:
+                if sequence > stream.inserted_through:
+                    return Reason.ACKS_UNSENT
+            elif sequence > stream.inserted_through + self.config.sequence_jump_max:
+                return Reason.SEQUENCE_JUMP
+        return None
+
+    def _insert(self, packets: list[Packet], effects: list[Effect]) -> None:
+        """Packets, ours or others', that have just entered the DAG."""
+        received: list[Message] = []
+        for packet in packets:
+            deliverable, open_messages = self._delivery.inserted(packet)
+            received += open_messages
+            if deliverable:
+                self._deliver(deliverable, effects)
+            if packet.sender != self.me:
+                self._owe_acknowledgement(packet)
+        if received:
+            effects.append(Received(tuple(received)))
+
+    def _owe_acknowledgement(self, packet: Packet) -> None:
+        """Ordered messages wait for us to be heard; others only fill the window until we acknowledge."""
+        self._unacked_messages += len(packet.payloads)
+        self._unacked_bytes += packet.payload_bytes + self.config.packet_overhead_bytes
+        fraction = self.config.ack_after_fraction
+        if (
+            packet.service in ORDERED
+            or self._unacked_messages > fraction * self.config.window_messages_max
+            or self._unacked_bytes > fraction * self.config.window_bytes_max
+        ):
+            self._status_owed = True
+
+    # The steps of a tick
+
+    def _settle_stability(self, now: Milliseconds, effects: list[Effect]) -> bool:
+        was_full = self._dag.is_full()
+        stable = self._dag.take_stable()
+        if self.config.journal_messages:
+            effects.extend(Journal(Event.STABLE, packet.id) for packet in stable)
+        if self._timed is not None and self._dag.own.stable_through >= self._timed[0]:
+            self._round_trip.observe(now - self._timed[1])
+            self._timed = None
+        if was_full and stable:
+            self._insert(self._dag.insert_pending(), effects)
+        return bool(stable)
+
+    def _send_queued(self, frames: list[Frame], now: Milliseconds, effects: list[Effect]) -> None:
+        while self._queue and now >= self._flow.next_send_at:
+            if self._flow.blocked() is not None:
+                break
+            packet = self._next_packet()
+            frames.append(packet)
+            self.counters["packets_sent"] += 1
+            if self.config.journal_messages:
+                details: dict[str, object] = {
+                    "clock": packet.clock,
+                    "service": packet.service.name.lower(),
+                    "acks": [f"{machine}.{sequence}" for machine, sequence in packet.acks],
+                    "bytes": packet.payload_bytes,
+                }
+                effects.append(Journal(Event.SENT, packet.id, details=details))
+            if messages := self._delivery.arrived(packet):
+                self._deliver(messages, effects)
+            self._insert(self._dag.store(packet), effects)
+            self._flow.sent(now)
+            self._acknowledged()
+            if self._timed is None and packet.service in ORDERED:
+                self._timed = (packet.last_sequence, now)
+        self._note_blocking(now, effects)
+        if self._queue_full and self._queue.has_room():
+            self._queue_full = False
+            effects.append(Backpressure(full=False))
+
+    def _next_packet(self) -> Packet:
+        acks = tuple(
+            (machine, stream.inserted_through)
+            for machine, stream in self._dag.streams.items()
+            if stream is not self._dag.own and stream.inserted_through > self._acked.get(machine, 0)
+        )
+        self._acked.update(acks)
+        run = self._queue.take_run(acks, self._flow.units_allowed())
+        packet = Packet(
+            self.me,
+            self.view.id,
+            self._dag.own.inserted_through + 1,
+            self.clock + 1,
+            run.service,
+            acks,
+            run.payloads,
+            run.fragment,
+        )
+        self.clock = packet.last_clock
+        return packet
+
+    def _note_blocking(self, now: Milliseconds, effects: list[Effect]) -> None:
+        blocked = self._flow.blocked() if self._queue else None
+        if blocked is self._blocked:
+            return
+        if self.config.journal_messages:
+            event, reason = (Event.BLOCKED, blocked) if blocked else (Event.UNBLOCKED, Reason.WINDOW_OPEN)
+            effects.append(Journal(event, reason=reason, details={"window_messages": self._dag.buffered_messages}))
+        self._blocked = blocked
+        self._stuck_at = now + self.config.stuck_after_ms if blocked else None
+
+    def _recover(self, frames: list[Frame], now: Milliseconds, effects: list[Effect]) -> None:
+        self._recovery.look_for_gaps(now)
+        for nack, reason in self._recovery.requests_due(now):
+            frames.append(nack)
+            self.counters["nacks_sent"] += 1
+            details: dict[str, object] = {"ranges": [list(run) for run in nack.ranges]}
+            effects.append(Journal(Event.NACKED, str(nack.machine), reason, details))
+        for packet in self._recovery.answers_due(now, codec.frame_bytes):
+            frames.append(packet)
+            self.counters["packets_retransmitted"] += 1
+            effects.append(Journal(Event.RETRANSMITTED, packet.id, Reason.REQUESTED))
+
+    def _acknowledge(self, frames: list[Frame], now: Milliseconds) -> None:
+        """Sends a status if it is owed and nothing else carried the acknowledgements."""
+        soliciting = self._solicit_at is not None and now >= self._solicit_at
+        if not (self._status_owed or soliciting or now >= self._heartbeat_at):
+            return
+        solicit: tuple[Machine, ...] = ()
+        if soliciting:
+            solicit = tuple(self._awaited())
+            self._timed = None  # what was lost and repaired says nothing about the network's speed
+            self._solicit_ms = min(2.0 * self._solicit_ms, max(self._solicit_ms, self.config.heartbeat_ms))
+            self._solicit_at = now + self._solicit_ms
+        acks = tuple(
+            (machine, stream.inserted_through)
+            for machine, stream in self._dag.streams.items()
+            if stream is not self._dag.own and stream.inserted_through
+        )
+        own_sequence = self._dag.own.inserted_through
+        frames.append(Status(self.view.id, self.clock, own_sequence, acks, solicit))
+        self.counters["statuses_sent"] += 1
+        self._heartbeat_at = now + self.config.heartbeat_ms
+        self._acknowledged()
+
+    def _acknowledged(self) -> None:
+        self._status_owed = False
+        self._unacked_messages = 0
+        self._unacked_bytes = 0
+
+    def _watch_waits(self, progress: bool, now: Milliseconds, effects: list[Effect]) -> None:
+        """Keeps the timers of waiting for somebody's acknowledgement, and reports a window that is stuck."""
+        if not self._delivery.undelivered_count and self._blocked is None:
+            self._solicit_at = None
+        elif progress or self._solicit_at is None:
+            self._solicit_ms = max(self.config.solicit_after_ms, self._round_trip.bound_ms())
+            self._solicit_at = now + self._solicit_ms
+        if self._stuck_at is None:
+            return
+        if progress:
+            self._stuck_at = now + self.config.stuck_after_ms
+        elif now >= self._stuck_at:
+            self._stuck_at = now + self.config.stuck_after_ms
+            laggards = tuple(self._dag.laggards())
+            effects.append(WindowStuck(laggards))
+            reason = self._blocked or Reason.WINDOW_FULL
+            details: dict[str, object] = {"laggards": [str(machine) for machine in laggards]}
+            effects.append(Journal(Event.STUCK, reason=reason, details=details))
+
+    def _awaited(self) -> list[Machine]:
+        awaited = dict.fromkeys(self._delivery.awaited())
+        if self._blocked is not None:
+            awaited.update(dict.fromkeys(self._dag.laggards()))
+        awaited.pop(self.me, None)
+        return list(awaited)
+
+    def _deliver(self, messages: list[Message], effects: list[Effect]) -> None:
+        self.counters["messages_delivered"] += len(messages)
+        effects.append(Delivered(tuple(messages)))
+        if self.config.journal_messages:
+            for message in messages:
+                details: dict[str, object] = {
+                    "service": message.service.name.lower(),
+                    "timestamp": list(message.timestamp),
+                }
+                effects.append(Journal(Event.DELIVERED, message.id, details=details))
+
+    def _drop(self, reason: Reason, sender: Machine, subject: str = "") -> Journal:
+        """A peer's error: counted, journaled, forgotten."""
+        self.counters[f"dropped_{reason}"] += 1
+        return Journal(Event.DROPPED, subject, reason, {"sender": str(sender)})
+
+
+def _check_room_for_units(me: Machine, view: View, config: TransportConfig) -> None:
+    acks = tuple((machine, 0) for machine in view.members)
+    overhead = codec.datagram_overhead_bytes(me) + codec.packet_overhead_bytes(me, acks)
+    if config.datagram_bytes_max - overhead < _UNIT_ROOM_BYTES_MIN:
+        raise ValueError(
+            f"acknowledgements of {len(view.members)} members take up to {overhead} bytes and leave no room for "
+            f"data in datagrams of {config.datagram_bytes_max}: raise datagram_bytes_max or shorten the names"
+        )

@@ -1,0 +1,68 @@
+"""When the place of an ordered message is known: the agreed criterion, behind a small interface.
+
+`LamportOrder` orders by timestamp `(clock, sender, incarnation)` and releases a message when every member has
+been heard past its clock. Its index of synchrony is n. The paper's ToTo criterion (index n/2 + 1) would be
+another implementation: it sees the same packets, with their acknowledgements.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
+from typing import Protocol
+
+from transport.messages import Machine, Message, Packet
+
+_clock_of = itemgetter(0)
+
+
+class OrderCriterion(Protocol):
+    """Decides where messages stand in the one order of the view."""
+
+    def insert(self, packet: Packet, messages: Sequence[Message]) -> None:
+        """The packet entered the DAG and completes these ordered messages."""
+
+    def heard(self, machine: Machine, clock: int) -> None:
+        """Everything the machine has sent with a clock up to this one is in the DAG."""
+
+    def release(self) -> list[Message]:
+        """The next messages of the order, as far as it is now decided."""
+
+    def awaited(self) -> list[Machine]:
+        """The members from whom something must be heard before the next message can be released."""
+
+
+class LamportOrder:
+    """Timestamp order."""
+
+    def __init__(self, members: Iterable[Machine]) -> None:
+        self._heard = dict.fromkeys(members, 0)
+        self._waiting: dict[Machine, list[Message]] = {machine: [] for machine in self._heard}
+        self._horizon = 0
+
+    def insert(self, packet: Packet, messages: Sequence[Message]) -> None:
+        self._waiting[packet.sender].extend(messages)
+
+    def heard(self, machine: Machine, clock: int) -> None:
+        self._heard[machine] = clock
+
+    def release(self) -> list[Message]:
+        horizon = min(self._heard.values())
+        if horizon <= self._horizon:
+            return []
+        self._horizon = horizon
+        released: list[Message] = []
+        for waiting in self._waiting.values():
+            if waiting and waiting[0].clock <= horizon:
+                count = bisect_right(waiting, horizon, key=_clock_of)
+                released += waiting[:count]
+                del waiting[:count]
+        released.sort()
+        return released
+
+    def awaited(self) -> list[Machine]:
+        first = min((waiting[0] for waiting in self._waiting.values() if waiting), default=None)
+        if first is None:
+            return []
+        return [machine for machine, clock in self._heard.items() if clock < first.clock]
