@@ -43,10 +43,10 @@ class JournalWriter:
             "wall_time": time.time(),
             **entry.details,
         }
-        self._bytes += self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
         if self._bytes >= self._file_bytes_max:
             self._file.close()
             self._open_next()
+        self._bytes += self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
 
     def flush(self) -> None:
         self._file.flush()
@@ -56,7 +56,7 @@ class JournalWriter:
 
     def _open_next(self) -> None:
         numbers = sorted(int(path.stem.rpartition("-")[2]) for path in self._directory.glob("journal-*.jsonl"))
-        for number in numbers[: len(numbers) - self._files_max + 1]:
+        for number in numbers[: max(0, len(numbers) + 1 - self._files_max)]:
             self._path(number).unlink()
         self._file = open(self._path(numbers[-1] + 1 if numbers else 1), "w")  # noqa: SIM115  # kept open
         self._bytes = 0

@@ -221,7 +221,7 @@ class Lansis:
         if status.view != self.view.id:
             effects.append(self._drop(Reason.OTHER_VIEW, sender))
             return
-        reason = self._ack_objection(status.acks)
+        reason = self._ack_objection(stream, status.acks)
         if reason is None and status.sequence > stream.inserted_through + self.config.sequence_jump_max:
             reason = Reason.SEQUENCE_JUMP
         if reason is None and status.clock > self.clock + self.config.clock_jump_max:
@@ -252,10 +252,13 @@ class Lansis:
         is_next = packet.sequence == stream.inserted_through + 1
         if not is_next and stream.pending_bytes >= config.pending_bytes_max:
             return Reason.PENDING_FULL
-        return self._ack_objection(packet.acks)
+        return self._ack_objection(stream, packet.acks)
 
-    def _ack_objection(self, acks: Acks) -> Reason | None:
+    def _ack_objection(self, sender: Stream, acks: Acks) -> Reason | None:
+        known = sender.acks
         for machine, sequence in acks:
+            if machine in known and sequence <= known[machine]:
+                continue  # nothing new, as most of a repeated status
             stream = self._dag.streams.get(machine)
             if stream is None:
                 return Reason.NOT_A_MEMBER

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import socket
 import struct
 from collections import Counter
@@ -34,6 +35,9 @@ DRAIN_DATAGRAMS_MAX = 128
 _DATAGRAM_BYTES_MAX = 65_536
 _SO_RCVBUFFORCE = 33
 _SO_SNDBUFFORCE = 32
+_SO_ATTACH_FILTER = 26
+_NETWORK_HEADER = 0xFFF0_0000
+"""The offset by which a socket filter reaches the IP header."""
 
 
 class Channel(Protocol):
@@ -96,6 +100,9 @@ class UdpChannel:
             self.close()
             raise UdpError(f"cannot open UDP sockets for {mode}: {error}") from error
         self.own_address: Address = self._own.getsockname()
+        for opened in self._sockets:
+            if opened is not self._own:
+                _filter_source(opened, self.own_address)
         self.receive_buffer_bytes = min(map(_receive_buffer_bytes, self._sockets))
         for opened in self._sockets:
             loop.add_reader(opened.fileno(), self._drain, opened)
@@ -199,6 +206,30 @@ def _set_buffer(opened: socket.socket, force: int, option: int, size: int) -> No
         opened.setsockopt(socket.SOL_SOCKET, force, size)
     except OSError:
         opened.setsockopt(socket.SOL_SOCKET, option, size)
+
+
+def _filter_source(opened: socket.socket, source: Address) -> None:
+    """Has the kernel drop what comes from this address: of what everybody sends to everybody, our own copies
+    would otherwise wake us for nothing. Where it will not, `_drain` does.
+
+    A classic BPF program: accept unless the IP source address and the UDP source port are those given.
+    """
+    load_source_address = (0x20, 0, 0, _NETWORK_HEADER + 12)
+    load_source_port = (0x28, 0, 0, 0)
+    accept, drop = (0x06, 0, 0, 0xFFFF_FFFF), (0x06, 0, 0, 0)
+    (address,) = struct.unpack("!I", socket.inet_aton(source[0]))
+    program = [
+        load_source_address,
+        (0x15, 0, 3, address),  # not equal: on to accept
+        load_source_port,
+        (0x15, 0, 1, source[1]),
+        drop,
+        accept,
+    ]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in program))
+    with contextlib.suppress(OSError):
+        argument = struct.pack("HP", len(program), ctypes.addressof(code))
+        opened.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, argument)
 
 
 def _receive_buffer_bytes(opened: socket.socket) -> int:

@@ -69,6 +69,7 @@ class Network(Generic[Item]):
 
     def broadcast(self, source: str, item: Item) -> None:
         weather, random = self.weather, self._random
+        together: list[str] = []
         for target in self._handlers:
             if target == source:
                 continue
@@ -80,15 +81,22 @@ class Network(Generic[Item]):
                 if weather.loss and random.random() < weather.loss:
                     self._note("lost", source, target, item)
                     continue
-                delay = weather.delay_ms
                 if weather.jitter_ms:
-                    delay += random.expovariate(1.0 / weather.jitter_ms)
-                self._world.after(delay, partial(self._arrive, source, target, item))
+                    delay_ms = weather.delay_ms + random.expovariate(1.0 / weather.jitter_ms)
+                    self._world.after(delay_ms, partial(self._arrive, source, (target,), item))
+                else:
+                    together.append(target)
+        if together:
+            self._world.after(weather.delay_ms, partial(self._arrive, source, together, item))
 
-    def _arrive(self, source: str, target: str, item: Item) -> None:
-        if not self.weather.bytes_per_ms:
-            self._hand_over(source, target, item)
-            return
+    def _arrive(self, source: str, targets: Sequence[str], item: Item) -> None:
+        for target in targets:
+            if self.weather.bytes_per_ms:
+                self._work_through(source, target, item)
+            else:
+                self._hand_over(source, target, item)
+
+    def _work_through(self, source: str, target: str, item: Item) -> None:
         now = self._world.now
         busy_until = max(self._busy_until.get(target, 0.0), now)
         if (busy_until - now) * self.weather.bytes_per_ms > self.weather.buffer_bytes:

@@ -1,0 +1,287 @@
+"""The transport on loopback broadcast: real processes, real sockets, everybody sending at once.
+
+Every member keeps a number of its own messages outstanding and sends the next when one is delivered to it, so
+the load is whatever the protocol can carry. Latency is from `multicast` at the sender to delivery at each member
+(one machine, one clock). A datagram is counted once however many members receive it. The UDP ping-pong of the
+same run, through the same event loop, says how fast the machine is today.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import os
+import socket
+import statistics
+import struct
+import sys
+import time
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
+
+import uvloop
+
+from kvstore.node import Node, NodeConfig
+from transport.messages import Machine, Message, Service, View
+from transport.udp import BroadcastMode
+
+PORT = 7_455
+WARM_UP_SECONDS = 0.5
+_STAMP = struct.Struct("!Q")
+_SAMPLE_EVERY = 8
+_DEADLINE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One line of the report."""
+
+    members: int
+    service: Service
+    message_bytes: int
+    outstanding: int
+    """Per member; 0 means a low load instead: only the first member sends, one message every 5 ms."""
+    datagram_bytes_max: int | None = None
+    """None is what a node chooses on loopback; 1,400 is what it would send on a LAN."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberResult:
+    messages_delivered: int
+    seconds: float
+    cpu_seconds: float
+    datagrams_sent: int
+    latencies_ms: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    messages_per_second: float
+    """Delivered everywhere: the slowest member's count."""
+    p50_ms: float
+    p99_ms: float
+    datagrams_per_message: float
+    cpu_us_per_message: float
+    """Of all members together, per message delivered everywhere."""
+
+
+def measure(case: Case, seconds: float) -> Result:
+    context = multiprocessing.get_context("spawn")
+    barrier = context.Barrier(case.members)
+    pipes, processes = [], []
+    for index in range(case.members):
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_member, args=(index, case, seconds, os.getpid(), barrier, theirs))
+        process.start()
+        pipes.append(ours)
+        processes.append(process)
+    try:
+        results = [_receive(pipe) for pipe in pipes]
+    finally:
+        for process in processes:
+            process.join(5.0)
+            if process.is_alive():
+                process.kill()
+    return _combine(results)
+
+
+def _receive(pipe: Connection) -> MemberResult:
+    if not pipe.poll(_DEADLINE_SECONDS):
+        raise TimeoutError("a member of the benchmark gave no result")
+    result = pipe.recv()
+    assert isinstance(result, MemberResult)
+    return result
+
+
+def _combine(results: list[MemberResult]) -> Result:
+    slowest = min(results, key=lambda result: result.messages_delivered)
+    messages = slowest.messages_delivered
+    latencies = sorted(latency for result in results for latency in result.latencies_ms)
+    return Result(
+        messages_per_second=messages / slowest.seconds,
+        p50_ms=latencies[len(latencies) // 2],
+        p99_ms=latencies[len(latencies) * 99 // 100],
+        datagrams_per_message=sum(result.datagrams_sent for result in results) / messages,
+        cpu_us_per_message=sum(result.cpu_seconds for result in results) / messages * 1e6,
+    )
+
+
+def _member(
+    index: int,
+    case: Case,
+    seconds: float,
+    run: int,
+    barrier: multiprocessing.synchronize.Barrier,
+    pipe: Connection,
+) -> None:
+    uvloop.run(_Member(index, case, run).run(seconds, barrier, pipe))
+
+
+class _Member:
+    """One process of a case."""
+
+    def __init__(self, index: int, case: Case, run: int) -> None:
+        machines = tuple(Machine(chr(ord("a") + number), 1) for number in range(case.members))
+        self._case = case
+        self._is_talker = case.outstanding > 0 or index == 0
+        self._config = NodeConfig(
+            machine=machines[index],
+            view=View(1, machines),
+            mode=BroadcastMode(("127.255.255.255", PORT)),
+            cluster=f"bench-{run}",
+            datagram_bytes_max=case.datagram_bytes_max,
+        )
+        self._padding = bytes(case.message_bytes - _STAMP.size)
+        self._delivered = 0
+        self._latencies_ms: list[float] = []
+        self._is_sending = False
+
+    async def run(self, seconds: float, barrier: multiprocessing.synchronize.Barrier, pipe: Connection) -> None:
+        self._node = Node(self._config, self._on_delivered)
+        await asyncio.get_running_loop().run_in_executor(None, barrier.wait, _DEADLINE_SECONDS)
+        self._is_sending = self._is_talker
+        low_load = asyncio.create_task(self._send_slowly()) if self._case.outstanding == 0 else None
+        for _ in range(self._case.outstanding):
+            self._send()
+        await asyncio.sleep(WARM_UP_SECONDS)
+        pipe.send(await self._measure(seconds))
+        self._is_sending = False
+        if low_load is not None:
+            low_load.cancel()
+        await asyncio.sleep(0.3)  # others may still need what we have
+        self._node.close()
+
+    async def _measure(self, seconds: float) -> MemberResult:
+        self._delivered = 0
+        self._latencies_ms.clear()
+        datagrams = self._node.udp.counters["datagrams_sent"]
+        cpu, started = time.process_time(), time.perf_counter()
+        await asyncio.sleep(seconds)
+        return MemberResult(
+            messages_delivered=self._delivered,
+            seconds=time.perf_counter() - started,
+            cpu_seconds=time.process_time() - cpu,
+            datagrams_sent=self._node.udp.counters["datagrams_sent"] - datagrams,
+            latencies_ms=list(self._latencies_ms),
+        )
+
+    def _send(self) -> None:
+        self._node.multicast(self._case.service, _STAMP.pack(time.monotonic_ns()) + self._padding)
+
+    async def _send_slowly(self) -> None:
+        while self._is_sending:
+            self._send()
+            await asyncio.sleep(0.005)
+
+    def _on_delivered(self, messages: tuple[Message, ...]) -> None:
+        now = time.monotonic_ns()
+        self._delivered += len(messages)
+        sample = messages if len(messages) < _SAMPLE_EVERY else messages[::_SAMPLE_EVERY]
+        self._latencies_ms += [(now - _STAMP.unpack_from(message.payload)[0]) / 1e6 for message in sample]
+        if self._is_sending and self._case.outstanding:
+            me = self._config.machine
+            for _ in range(sum([message.sender == me for message in messages])):
+                self._send()
+
+
+def ping_pong_ms(rounds: int = 2_000) -> float:
+    """Median time for a datagram to another process and back, through the same kind of event loop."""
+    context = multiprocessing.get_context("spawn")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ours:
+        ours.bind(("127.0.0.1", 0))
+        ours.settimeout(5.0)
+        echo = context.Process(target=_echo, args=(ours.getsockname(), rounds))
+        echo.start()
+        try:
+            _, address = ours.recvfrom(100)  # the other is there
+            times = []
+            for _ in range(rounds):
+                started = time.perf_counter()
+                ours.sendto(b"x" * 100, address)
+                ours.recvfrom(200)
+                times.append(time.perf_counter() - started)
+        finally:
+            echo.join(5.0)
+            if echo.is_alive():
+                echo.kill()
+    return statistics.median(times) * 1e3
+
+
+def _echo(address: tuple[str, int], rounds: int) -> None:
+    async def serve() -> None:
+        loop = asyncio.get_running_loop()
+        done = loop.create_future()
+        left = rounds
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ours:
+            ours.setblocking(False)
+
+            def on_readable() -> None:
+                nonlocal left
+                ours.sendto(ours.recv(200), address)
+                left -= 1
+                if not left:
+                    done.set_result(None)
+
+            loop.add_reader(ours.fileno(), on_readable)
+            ours.sendto(b"ready", address)
+            await asyncio.wait_for(done, 20.0)
+
+    uvloop.run(serve())
+
+
+CASES: dict[str, list[Case]] = {
+    "Three members, all sending, as a node on loopback": [
+        Case(3, service, size, outstanding)
+        for size in (100, 1_024)
+        for service in (Service.AGREED, Service.SAFE)
+        for outstanding in (64, 512)
+    ],
+    "The same in datagrams of 1,400 bytes, as on a LAN": [
+        Case(3, service, size, 64, 1_400) for size in (100, 1_024) for service in (Service.AGREED, Service.SAFE)
+    ],
+    "Low load: one member sends 200 messages/s": [
+        Case(3, service, 100, 0) for service in (Service.AGREED, Service.SAFE)
+    ],
+    "More members, 100-byte agreed messages": [
+        Case(members, Service.AGREED, 100, 64) for members in (2, 3, 4, 5, 6, 7, 8)
+    ],
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.transport", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=4.0, help="measured time per case (default 4)")
+    parser.add_argument("--json", action="store_true", help="one JSON object per case instead of tables")
+    options = parser.parse_args()
+    reference_ms = ping_pong_ms()
+    if not options.json:
+        print(f"UDP ping-pong between two processes, p50: {reference_ms:.3f} ms\n")
+    for title, cases in CASES.items():
+        if not options.json:
+            print(f"### {title}\n")
+            print("| members | service | bytes | outstanding | messages/s | p50 ms | p99 ms | p50 in ping-pongs |"
+                  " datagrams/message | CPU µs/message |\n" + "|---" * 10 + "|")  # fmt: skip
+        for case in cases:
+            result = measure(case, options.seconds)
+            if options.json:
+                print(json.dumps({"ping_pong_ms": reference_ms, **asdict(case), **asdict(result)}), flush=True)
+            else:
+                print(_row(case, result, reference_ms), flush=True)
+        if not options.json:
+            print()
+    return 0
+
+
+def _row(case: Case, result: Result, reference_ms: float) -> str:
+    return (
+        f"| {case.members} | {case.service.name.lower()} | {case.message_bytes:,} | {case.outstanding or '–'} "
+        f"| {result.messages_per_second:,.0f} | {result.p50_ms:.2f} | {result.p99_ms:.2f} "
+        f"| {result.p50_ms / reference_ms:.1f} | {result.datagrams_per_message:.3f} "
+        f"| {result.cpu_us_per_message:.1f} |"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,209 @@
+"""The driver on loopback: machines, sockets and clock together, in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kvstore.journal import JournalWriter
+from kvstore.node import LOOPBACK_DATAGRAM_BYTES, Node, NodeConfig, fit_to_network
+from transport.chaos import Chaos
+from transport.config import TransportConfig
+from transport.lansis import QueueFull
+from transport.messages import ORDERED, Machine, Message, Service, View
+from transport.udp import BroadcastMode
+
+
+class Cluster:
+    """Nodes of one process. Needs a running event loop."""
+
+    def __init__(
+        self, names: str, port: int, config: TransportConfig | None = None, with_chaos: bool = False
+    ) -> None:
+        self.view = View(1, tuple(Machine(name, 1) for name in names))
+        self.delivered: dict[str, list[Message]] = {name: [] for name in names}
+        self.stuck: list[tuple[Machine, ...]] = []
+        self.nodes: dict[str, Node] = {}
+        for machine in self.view.members:
+            node_config = NodeConfig(
+                machine=machine,
+                view=self.view,
+                mode=BroadcastMode(("127.255.255.255", port)),
+                transport=config or TransportConfig(),
+                with_chaos=with_chaos,
+            )
+            self.nodes[machine.name] = Node(
+                node_config, self.delivered[machine.name].extend, on_stuck=self.stuck.append
+            )
+
+    async def eventually(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20.0):
+            while not condition():
+                await asyncio.sleep(0.002)
+
+    async def delivered_everywhere(self, count: int) -> None:
+        await self.eventually(lambda: all(len(messages) >= count for messages in self.delivered.values()))
+
+    def close(self) -> None:
+        for node in self.nodes.values():
+            node.close()
+
+
+def order(messages: list[Message]) -> list[str]:
+    return [message.id for message in messages if message.service in ORDERED]
+
+
+def test_all_services_arrive_everywhere_and_in_one_order(broadcast_port: int) -> None:
+    async def scenario() -> None:
+        cluster = Cluster("abc", broadcast_port)
+        for number in range(50):
+            for node in cluster.nodes.values():
+                node.multicast(Service(number % 4), b"%d" % number)
+            await asyncio.sleep(0)
+        await cluster.delivered_everywhere(150)
+        orders = [order(messages) for messages in cluster.delivered.values()]
+        assert len(orders[0]) == 72  # 24 of the 50 rounds are agreed or safe
+        assert orders[0] == orders[1] == orders[2]
+        cluster.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_message_of_a_mebibyte_arrives(broadcast_port: int) -> None:
+    async def scenario() -> None:
+        cluster = Cluster("ab", broadcast_port)
+        payload = bytes(range(256)) * 4_096
+        cluster.nodes["a"].multicast(Service.SAFE, payload)
+        await cluster.delivered_everywhere(1)
+        assert cluster.delivered["b"][0].payload == payload
+        cluster.close()
+
+    asyncio.run(scenario())
+
+
+def test_chaos_is_repaired(broadcast_port: int) -> None:
+    async def scenario() -> None:
+        cluster = Cluster("abc", broadcast_port, with_chaos=True)
+        for node in cluster.nodes.values():
+            assert node.chaos is not None
+            node.chaos.chaos = Chaos(loss=0.2, duplication=0.1, jitter_ms=3.0)
+        for number in range(100):
+            cluster.nodes["abc"[number % 3]].multicast(Service.AGREED, b"%d" % number)
+            await asyncio.sleep(0.001)
+        await cluster.delivered_everywhere(100)
+        orders = [order(messages) for messages in cluster.delivered.values()]
+        assert orders[0] == orders[1] == orders[2]
+        assert sum(node.machine.counters["packets_retransmitted"] for node in cluster.nodes.values()) > 0
+        cluster.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_delivery_may_multicast(broadcast_port: int) -> None:
+    async def scenario() -> None:
+        cluster = Cluster("ab", broadcast_port)
+        remaining = 20
+
+        def answer(messages: tuple[Message, ...]) -> None:
+            nonlocal remaining
+            cluster.delivered["b"].extend(messages)
+            for message in messages:
+                if message.sender.name == "a" and remaining:
+                    remaining -= 1
+                    cluster.nodes["b"].multicast(Service.AGREED, b"answer")
+
+        cluster.nodes["b"]._on_delivered = answer
+        for _ in range(20):
+            cluster.nodes["a"].multicast(Service.AGREED, b"question")
+        await cluster.delivered_everywhere(40)
+        cluster.close()
+
+    asyncio.run(scenario())
+
+
+def test_backpressure_ends_when_the_window_moves(broadcast_port: int) -> None:
+    async def scenario() -> None:
+        config = TransportConfig(queue_messages_max=64, window_messages_max=32)
+        cluster = Cluster("ab", broadcast_port, config)
+        sender = cluster.nodes["a"]
+        refused = 0
+        for number in range(500):
+            try:
+                sender.multicast(Service.AGREED, b"%d" % number)
+            except QueueFull:
+                refused += 1
+                await sender.room()
+                sender.multicast(Service.AGREED, b"%d" % number)
+        await cluster.delivered_everywhere(500)
+        assert refused
+        assert [int(message.payload) for message in cluster.delivered["b"]] == list(range(500))
+        cluster.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_silent_member_is_reported_as_what_holds_the_window(broadcast_port: int) -> None:
+    async def scenario() -> None:
+        config = TransportConfig(window_messages_max=16, stuck_after_ms=50.0)
+        cluster = Cluster("abc", broadcast_port, config)
+        cluster.nodes["c"].close()
+        for number in range(20):
+            cluster.nodes["a"].multicast(Service.AGREED, b"%d" % number)
+        await cluster.eventually(lambda: bool(cluster.stuck))
+        assert cluster.stuck[0] == (Machine("c", 1),)
+        assert cluster.delivered["b"] == []
+        cluster.close()
+
+    asyncio.run(scenario())
+
+
+def test_noise_on_the_port_is_counted_and_logged_once(
+    broadcast_port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        cluster = Cluster("ab", broadcast_port)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+            stranger.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+            for _ in range(30):
+                stranger.sendto(b"\x01\x00not for us at all", ("127.255.255.255", broadcast_port))
+        peer_errors = cluster.nodes["a"]._peer_errors
+        await cluster.eventually(lambda: peer_errors.counts.total() == 30)
+        cluster.nodes["a"].multicast(Service.AGREED, b"still here")
+        await cluster.delivered_everywhere(1)
+        cluster.close()
+
+    with caplog.at_level(logging.WARNING, "corelkv"):
+        asyncio.run(scenario())
+    lines = [record.message for record in caplog.records if "foreign_cluster" in record.message]
+    assert len(lines) == 2  # one for each node, not for each datagram
+
+
+def test_the_journal_tells_a_message_s_life(broadcast_port: int, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        cluster = Cluster("ab", broadcast_port, TransportConfig(journal_messages=True))
+        cluster.nodes["a"]._journal = JournalWriter(tmp_path, "a")
+        cluster.nodes["a"].multicast(Service.SAFE, b"x")
+        await cluster.delivered_everywhere(1)
+        cluster.close()
+
+    asyncio.run(scenario())
+    entries = [json.loads(line) for line in (tmp_path / "journal-000001.jsonl").read_text().splitlines()]
+    life = [entry["event"] for entry in entries if entry["id"] == "a.1.1"]
+    assert life == ["sent", "stable", "delivered"]
+    assert [entry["monotonic_ms"] for entry in entries] == sorted(entry["monotonic_ms"] for entry in entries)
+
+
+def test_the_window_fits_what_the_kernel_granted() -> None:
+    machine = Machine("a", 1)
+    loopback = NodeConfig(machine, View(1, (machine,)), BroadcastMode(("127.255.255.255", 1)))
+    lan = NodeConfig(machine, View(1, (machine,)), BroadcastMode(("10.0.0.255", 1)))
+    assert fit_to_network(lan, 400_000).window_bytes_max == 200_000
+    assert fit_to_network(lan, 400_000).datagram_bytes_max == 1_400
+    assert fit_to_network(loopback, 400_000).datagram_bytes_max == LOOPBACK_DATAGRAM_BYTES
+    assert fit_to_network(loopback, 1).window_bytes_max > LOOPBACK_DATAGRAM_BYTES

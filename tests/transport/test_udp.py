@@ -1,0 +1,155 @@
+"""The sockets, on loopback: three ways to reach everybody, own datagrams ignored, errors survived."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from transport.udp import (
+    Address,
+    Arrivals,
+    BroadcastMode,
+    Mode,
+    MulticastMode,
+    PeersMode,
+    UdpChannel,
+    UdpError,
+    is_loopback,
+    parse_address,
+)
+
+
+class Host:
+    """A channel and what has arrived on it."""
+
+    def __init__(self, mode: Mode) -> None:
+        self.arrived: list[tuple[bytes, Address]] = []
+        self.channel = UdpChannel(mode, asyncio.get_running_loop(), self._on_arrivals)
+
+    def _on_arrivals(self, arrivals: Arrivals) -> None:
+        self.arrived.extend(arrivals)
+
+    def payloads(self) -> list[bytes]:
+        return [data for data, _ in self.arrived]
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5.0):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def modes(kind: str, port: int, count: int) -> list[Mode]:
+    if kind == "broadcast":
+        return [BroadcastMode(("127.255.255.255", port))] * count
+    if kind == "multicast":
+        return [MulticastMode(("239.77.0.1", port), interface="127.0.0.1")] * count
+    addresses = tuple(("127.0.0.1", _free_port()) for _ in range(count))
+    return [PeersMode(own, addresses) for own in addresses]
+
+
+def _free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.mark.parametrize("kind", ["broadcast", "multicast", "peers"])
+def test_everybody_but_the_sender_gets_a_copy(kind: str, broadcast_port: int) -> None:
+    async def scenario() -> None:
+        hosts = [Host(mode) for mode in modes(kind, broadcast_port, 3)]
+        hosts[0].channel.send(b"hello")
+        hosts[1].channel.send(b"there")
+        await eventually(lambda: len(hosts[2].arrived) == 2 and hosts[0].arrived != [] != hosts[1].arrived)
+        assert hosts[0].payloads() == [b"there"]
+        assert hosts[1].payloads() == [b"hello"]
+        assert hosts[2].payloads() == [b"hello", b"there"]
+        for host in hosts:
+            host.channel.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("kind", ["broadcast", "multicast", "peers"])
+def test_the_source_address_reaches_one_node_alone(kind: str, broadcast_port: int) -> None:
+    async def scenario() -> None:
+        hosts = [Host(mode) for mode in modes(kind, broadcast_port, 3)]
+        hosts[0].channel.send(b"question")
+        await eventually(lambda: hosts[1].arrived != [] != hosts[2].arrived)
+        _, address = hosts[1].arrived[0]
+        assert address == hosts[0].channel.own_address
+        hosts[1].channel.send_to(b"answer", address)
+        await eventually(lambda: hosts[0].arrived != [])
+        assert hosts[0].payloads() == [b"answer"]
+        assert hosts[2].payloads() == [b"question"]
+        for host in hosts:
+            host.channel.close()
+
+    asyncio.run(scenario())
+
+
+def test_send_errors_are_counted_not_raised(broadcast_port: int) -> None:
+    async def scenario() -> None:
+        host = Host(BroadcastMode(("127.255.255.255", broadcast_port)))
+        host.channel.send(bytes(70_000))
+        assert host.channel.counters[f"send_errors_{errno.EMSGSIZE}"] == 1
+        host.channel.close()
+        host.channel.send(b"after close")
+        assert host.channel.counters[f"send_errors_{errno.EBADF}"] == 1
+        host.channel.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_full_send_buffer_is_a_loss(broadcast_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    class FullSocket:
+        def sendto(self, data: bytes, address: Address) -> int:
+            raise OSError(errno.ENOBUFS, "No buffer space available")
+
+    async def scenario() -> None:
+        host = Host(BroadcastMode(("127.255.255.255", broadcast_port)))
+        monkeypatch.setattr(host.channel, "_own", FullSocket())
+        host.channel.send(b"x")
+        assert host.channel.counters[f"send_errors_{errno.ENOBUFS}"] == 1
+        host.channel.close()
+
+    asyncio.run(scenario())
+
+
+def test_buffers_are_as_large_as_the_kernel_grants(broadcast_port: int) -> None:
+    async def scenario() -> int:
+        host = Host(BroadcastMode(("127.255.255.255", broadcast_port)))
+        granted = host.channel.receive_buffer_bytes
+        host.channel.close()
+        return granted
+
+    default = int(Path("/proc/sys/net/core/rmem_default").read_text())
+    assert asyncio.run(scenario()) > default
+
+
+def test_a_port_that_is_taken_is_a_clear_error() -> None:
+    async def scenario() -> None:
+        own = ("127.0.0.1", _free_port())
+        first = Host(PeersMode(own, (own,)))
+        with pytest.raises(UdpError, match="cannot open UDP sockets"):
+            Host(PeersMode(own, (own,)))
+        first.channel.close()
+
+    asyncio.run(scenario())
+
+
+def test_addresses() -> None:
+    assert parse_address("10.0.0.255:7400") == ("10.0.0.255", 7400)
+    for wrong in ("10.0.0.255", ":7400", "host:", "host:port", "host:0", "host:70000"):
+        with pytest.raises(ValueError, match="expected HOST:PORT"):
+            parse_address(wrong)
+    assert is_loopback(BroadcastMode(("127.255.255.255", 1)))
+    assert not is_loopback(BroadcastMode(("10.0.0.255", 1)))
+    assert not is_loopback(PeersMode(("127.0.0.1", 1), (("127.0.0.1", 1), ("10.0.0.1", 1))))
+    assert not is_loopback(MulticastMode(("239.0.0.1", 1)))
