@@ -22,7 +22,7 @@ from secrets import token_hex
 import uvloop
 
 from kvstore.journal import JournalWriter
-from kvstore.node import Node, NodeConfig
+from kvstore.node import Node, NodeConfig, Upward
 from transport.config import TransportConfig
 from transport.incarnation import next_incarnation
 from transport.messages import Machine, Message, Service, View
@@ -54,7 +54,7 @@ def serve(options: ServeOptions) -> None:
 
 
 async def _serve(options: ServeOptions) -> None:
-    incarnation = next_incarnation(options.data)
+    incarnation = next_incarnation(options.data, is_new_cluster=True)
     if incarnation != 1:
         raise DemoError(
             f"{options.data} has been used before (this would be incarnation {incarnation}). The view of this "
@@ -72,12 +72,24 @@ async def _serve(options: ServeOptions) -> None:
         cluster=options.cluster,
         transport=TransportConfig(journal_messages=True),
     )
-    node = Node(config, lambda messages: _show(options.node, messages), journal)
+    failures: list[Exception] = []
+
+    def on_failed(error: Exception) -> None:
+        failures.append(error)
+        stop.set()
+
+    upward = Upward(
+        delivered=lambda messages: _show(options.node, messages),
+        failed=on_failed,
+    )
+    node = Node(config, upward, journal)
     print(f"{options.node}  is up at {node.udp.own_address[0]}:{node.udp.own_address[1]}", flush=True)
     talking = asyncio.create_task(_talk(node, options))
     await stop.wait()
     talking.cancel()
     node.close()
+    if failures:
+        raise DemoError(f"node {options.node} failed: {failures[0]}")
 
 
 async def _talk(node: Node, options: ServeOptions) -> None:
@@ -86,8 +98,7 @@ async def _talk(node: Node, options: ServeOptions) -> None:
     while True:
         for service in Service:
             await asyncio.sleep(options.every_ms / 1_000.0)
-            await node.room()
-            node.multicast(service, f"{service.name.lower()} {number} from {options.node}".encode())
+            await node.send(service, f"{service.name.lower()} {number} from {options.node}".encode())
         number += 1
 
 

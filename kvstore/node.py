@@ -1,7 +1,12 @@
 """The driver: executes the machines' effects against the real world, and is the only one who does.
 
-It reads everything the sockets have before it lets the machine act, so a burst is acknowledged, ordered and
-delivered as one; what the machine wants sent leaves in the order it says.
+It reads what the sockets have before it lets the machine act, so a burst is acknowledged, ordered and delivered
+as one; what the machine wants sent leaves in the order it says. After a pause of its own (the process was
+stopped, a callback took long) it reads everything that has arrived meanwhile before the machine may judge anyone
+silent.
+
+An exception in a machine or in a callback is a broken invariant: the rest of its effects cannot be executed, so
+the node stops, loudly, instead of going on with half of them.
 """
 
 from __future__ import annotations
@@ -26,9 +31,10 @@ from transport.effects import (
     Event,
     Journal,
     Reason,
+    Received,
     WindowStuck,
 )
-from transport.lansis import Lansis
+from transport.lansis import Lansis, QueueFull
 from transport.messages import Machine, Message, Service, View
 from transport.udp import Arrivals, Channel, Mode, UdpChannel, is_loopback
 
@@ -39,6 +45,9 @@ LOOPBACK_DATAGRAM_BYTES = 32_768
 
 PEER_ERROR_LOG_SECONDS = 10.0
 """At most one line of each kind of peer's error in this time; the line says how many there were."""
+
+PAUSE_MS = 50.0
+"""A tick later than this was due is a pause of our own: drain the sockets before it."""
 
 _TICKS_MAX = 4
 """Ticks in a row before the event loop gets its turn: deliveries may cause messages without end."""
@@ -58,25 +67,30 @@ class NodeConfig:
     with_chaos: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Upward:
+    """Who is told what. The callbacks run on the event loop, and may multicast."""
+
+    delivered: Callable[[tuple[Message, ...]], None]
+    received: Callable[[tuple[Message, ...]], None] = lambda messages: None
+    stuck: Callable[[tuple[Machine, ...]], None] = lambda laggards: None
+    failed: Callable[[Exception], None] = lambda error: None
+    """The node has stopped because of this."""
+
+
 class Node:
     """One machine on real sockets and a real clock. Use it on the event loop that runs it."""
 
-    def __init__(
-        self,
-        config: NodeConfig,
-        on_delivered: Callable[[tuple[Message, ...]], None],
-        journal: JournalWriter | None = None,
-        on_stuck: Callable[[tuple[Machine, ...]], None] = lambda laggards: None,
-    ) -> None:
+    def __init__(self, config: NodeConfig, upward: Upward, journal: JournalWriter | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._codec = Codec(config.cluster)
-        self._on_delivered = on_delivered
-        self._on_stuck = on_stuck
+        self._upward = upward
         self._journal = journal
-        self._peer_errors = PeerErrorLog()
+        self.peer_errors = PeerErrors()
         self._timer: asyncio.Handle | None = None
         self._wakes_at = float("inf")
         self._is_settling = False
+        self._is_closed = False
         self._room = asyncio.Event()
         self._room.set()
         self.chaos: ChaosChannel | None = None
@@ -89,21 +103,39 @@ class Node:
         if self.chaos is not None:
             self.chaos.channel = self.udp
             self._channel = self.chaos
-        transport = fit_to_network(config, self.udp.receive_buffer_bytes)
-        self.machine = Lansis(config.machine, config.view, transport, Random(), self._now())
-        self._settle()
+        try:
+            transport = fit_to_network(config, self.udp.receive_buffer_bytes)
+            self.machine = Lansis(config.machine, config.view, transport, Random(), self._now())
+        except ValueError:
+            self.close()
+            raise
+        self._wake_at(self.machine.next_deadline())
 
     def multicast(self, service: Service, payload: bytes) -> None:
         """Accepts a message for sending; raises `QueueFull` when too many wait."""
+        if self._is_closed:
+            raise RuntimeError("the node is closed")
         self._execute(self.machine.multicast(service, payload))
         if not self._is_settling:
             self._wake_at(0.0)
 
     async def room(self) -> None:
-        """Waits until `multicast` takes more."""
+        """Waits until `multicast` takes more (others who wait may be quicker)."""
         await self._room.wait()
 
+    async def send(self, service: Service, payload: bytes) -> None:
+        """Multicasts, waiting for its turn while too many messages wait."""
+        while True:
+            await self.room()
+            try:
+                return self.multicast(service, payload)
+            except QueueFull:
+                self._room.clear()
+
     def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
         self._channel.close()
@@ -114,30 +146,43 @@ class Node:
         return time.monotonic() * 1_000.0
 
     def _on_arrivals(self, arrivals: Arrivals) -> None:
+        if self._is_closed:
+            return
+        try:
+            self._take_in(arrivals)
+            if not self._is_settling:
+                self._settle()
+        except Exception as error:
+            self._fail(error)
+
+    def _take_in(self, arrivals: Arrivals) -> None:
         now = self._now()
         for data, address in arrivals:
             try:
                 datagram = self._codec.decode(data)
             except DecodeError as error:
-                self._peer_errors.note(error.reason, f"from {address[0]}:{address[1]}: {error}")
+                self.peer_errors.note(error.reason, f"from {address[0]}:{address[1]}: {error}")
                 continue
             self._execute(self.machine.receive(datagram, now))
-        self._settle()
 
     def _settle(self) -> None:
         """Lets the machine do what is due, then sleeps until something will be."""
         self._is_settling = True
-        for _ in range(_TICKS_MAX):
-            now = self._now()
-            deadline = self.machine.next_deadline()
-            if deadline > now:
-                break
-            self._execute(self.machine.tick(now))
-        self._is_settling = False
+        try:
+            for _ in range(_TICKS_MAX):
+                now = self._now()
+                deadline = self.machine.next_deadline()
+                if self._is_closed or deadline > now:
+                    break
+                if float("-inf") < deadline < now - PAUSE_MS:
+                    self.udp.drain()
+                self._execute(self.machine.tick(now))
+        finally:
+            self._is_settling = False
         self._wake_at(self.machine.next_deadline())
 
     def _wake_at(self, deadline_ms: float) -> None:
-        if deadline_ms >= self._wakes_at:
+        if self._is_closed or deadline_ms >= self._wakes_at:
             return  # we wake before that: nothing will be due then, and we go back to sleep
         if self._timer is not None:
             self._timer.cancel()
@@ -151,14 +196,19 @@ class Node:
     def _on_timer(self) -> None:
         self._timer = None
         self._wakes_at = float("inf")
-        self._settle()
+        try:
+            self._settle()
+        except Exception as error:
+            self._fail(error)
 
     def _execute(self, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Broadcast):
                 self._channel.send(self._codec.encode(effect.datagram))
             elif isinstance(effect, Delivered):
-                self._on_delivered(effect.messages)
+                self._upward.delivered(effect.messages)
+            elif isinstance(effect, Received):
+                self._upward.received(effect.messages)
             elif isinstance(effect, Journal):
                 self._write_journal(effect)
             elif isinstance(effect, Backpressure):
@@ -167,31 +217,41 @@ class Node:
                 else:
                     self._room.set()
             elif isinstance(effect, WindowStuck):
-                log.warning("the window is stuck waiting for %s", ", ".join(map(str, effect.laggards)))
-                self._on_stuck(effect.laggards)
+                log.warning("nothing moves; waiting for %s", ", ".join(map(str, effect.laggards)))
+                self._upward.stuck(effect.laggards)
 
     def _write_journal(self, entry: Journal) -> None:
         if entry.event is Event.DROPPED:
-            self._peer_errors.note(entry.reason, f"{entry.details.get('sender')} {entry.id}".strip())
+            what = f"{entry.details.get('sender')} {entry.id}".strip()
+            if not self.peer_errors.note(entry.reason, what):
+                return  # what peers do wrong must not push everything else out of the journal
         if self._journal is not None:
             self._journal.write(entry, self._now())
 
+    def _fail(self, error: Exception) -> None:
+        log.critical("the node stops: %s", error, exc_info=error)
+        self.close()
+        self._upward.failed(error)
 
-class PeerErrorLog:
+
+class PeerErrors:
     """What peers do wrong: counted always, logged at a bounded rate."""
 
     def __init__(self) -> None:
         self.counts: Counter[Reason] = Counter()
         self._logged: dict[Reason, tuple[float, int]] = {}
 
-    def note(self, reason: Reason, what: str) -> None:
+    def note(self, reason: Reason, what: str) -> bool:
+        """Returns whether it was logged, which is seldom when there are many."""
         self.counts[reason] += 1
         now = time.monotonic()
         last_at, last_count = self._logged.get(reason, (float("-inf"), 0))
-        if now - last_at >= PEER_ERROR_LOG_SECONDS:
-            count = self.counts[reason]
-            self._logged[reason] = (now, count)
-            log.warning("dropped %d datagrams or frames (%s), the last %s", count - last_count, reason, what)
+        if now - last_at < PEER_ERROR_LOG_SECONDS:
+            return False
+        count = self.counts[reason]
+        self._logged[reason] = (now, count)
+        log.warning("dropped %d datagrams or frames (%s), the last %s", count - last_count, reason, what)
+        return True
 
 
 def fit_to_network(config: NodeConfig, receive_buffer_bytes: int) -> TransportConfig:

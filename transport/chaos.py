@@ -15,6 +15,9 @@ from random import Random
 from transport.codec import Codec, DecodeError
 from transport.udp import Address, Arrivals, Channel
 
+PEERS_MAX = 256
+"""Most names whose addresses are remembered: anybody can send us names."""
+
 
 @dataclass(frozen=True, slots=True)
 class Chaos:
@@ -78,7 +81,7 @@ class ChaosChannel:
         now: list[tuple[bytes, Address]] = []
         for data, address in arrivals:
             name = self._name_of_sender(data)
-            if name is not None:
+            if name is not None and (name in self._addresses or len(self._addresses) < PEERS_MAX):
                 self._addresses[name] = address
             if name in chaos.drop_from:
                 continue

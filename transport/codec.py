@@ -31,6 +31,7 @@ from transport.messages import (
     Nack,
     Packet,
     Ranges,
+    Retransmission,
     Service,
     Status,
 )
@@ -40,14 +41,14 @@ HEADER_BYTES = 10
 DATAGRAM_BYTES_MAX = 65_507
 """The largest UDP payload: nothing larger can arrive."""
 
-DECODE_ARRAY_MAX = 2_048
+DECODE_ARRAY_MAX = 1_024
 """Longest array in a datagram, whatever it holds. Above `packet_units_max` and above what 64 members' flat
-acknowledgements need. Times 8 bytes times the decoder's nesting limit of 1,024 it bounds what a hostile
-datagram makes the decoder allocate to `DECODE_BYTES_MAX`."""
+acknowledgements need. An array takes 8 bytes an element and a little, and the decoder nests 1,024 at the most:
+that, doubled for what else a datagram can make it allocate, is `DECODE_BYTES_MAX`."""
 
-DECODE_BYTES_MAX = DECODE_ARRAY_MAX * 8 * 1_024 + 4 * DATAGRAM_BYTES_MAX
+DECODE_BYTES_MAX = 2 * DECODE_ARRAY_MAX * 8 * 1_024
 
-_PACKET, _STATUS, _NACK = 0, 1, 2
+_PACKET, _STATUS, _NACK, _RETRANSMISSION = 0, 1, 2, 3
 _SERVICES = tuple(Service)
 _INTEGER_BYTES = 9
 _BINARY_HEADER_BYTES = 5
@@ -141,11 +142,20 @@ def frame_bytes(frame: Frame) -> int:
     if isinstance(frame, Packet):
         units = sum(map(len, frame.payloads)) + _BINARY_HEADER_BYTES * len(frame.payloads)
         return packet_overhead_bytes(frame.sender, frame.acks) + units
+    if isinstance(frame, Retransmission):
+        return frame_bytes(frame.packet)
     if isinstance(frame, Status):
         solicited = sum(map(_machine_bytes, frame.solicit))
-        return 3 * _ARRAY_HEADER_BYTES + 4 * _INTEGER_BYTES + _acks_bytes(frame.acks) + solicited
+        return 3 * _ARRAY_HEADER_BYTES + 5 * _INTEGER_BYTES + _acks_bytes(frame.acks) + solicited
     ranges = 2 * _INTEGER_BYTES * len(frame.ranges)
     return 2 * _ARRAY_HEADER_BYTES + 2 * _INTEGER_BYTES + _machine_bytes(frame.machine) + ranges
+
+
+def nack_ranges_fitting(datagram_bytes: int) -> int:
+    """How many ranges one request may name and still fit such a datagram, whatever the names."""
+    longest = Machine("x" * NAME_BYTES_MAX, 0)
+    overhead = datagram_overhead_bytes(longest) + frame_bytes(Nack(longest, (), False))
+    return max(1, (datagram_bytes - overhead) // (2 * _INTEGER_BYTES))
 
 
 def _machine_bytes(machine: Machine) -> int:
@@ -162,22 +172,28 @@ def _acks_bytes(acks: Acks) -> int:
 
 def _frame_to_list(frame: Frame) -> list[object]:
     if isinstance(frame, Packet):
-        return [
-            _PACKET,
-            *frame.sender,
-            frame.view,
-            frame.sequence,
-            frame.clock,
-            int(frame.service),
-            [part for machine, sequence in frame.acks for part in (*machine, sequence)],
-            frame.payloads,
-            *(frame.fragment or ()),
-        ]
+        return _packet_to_list(_PACKET, frame)
+    if isinstance(frame, Retransmission):
+        return _packet_to_list(_RETRANSMISSION, frame.packet)
     if isinstance(frame, Status):
         acks = [part for machine, sequence in frame.acks for part in (*machine, sequence)]
         solicit = [part for machine in frame.solicit for part in machine]
-        return [_STATUS, frame.view, frame.clock, frame.sequence, acks, solicit]
+        return [_STATUS, frame.view, frame.clock, frame.sequence, frame.window_bytes, acks, solicit]
     return [_NACK, *frame.machine, frame.is_repeated, list(chain.from_iterable(frame.ranges))]
+
+
+def _packet_to_list(kind: int, packet: Packet) -> list[object]:
+    return [
+        kind,
+        *packet.sender,
+        packet.view,
+        packet.sequence,
+        packet.clock,
+        int(packet.service),
+        [part for machine, sequence in packet.acks for part in (*machine, sequence)],
+        packet.payloads,
+        *(packet.fragment or ()),
+    ]
 
 
 # … and back. What is wrong raises ValueError, TypeError or IndexError, made a DecodeError in one place.
@@ -188,11 +204,14 @@ def _frame(item: object) -> Frame:
     kind = fields[0]
     if kind == _PACKET:
         return _packet(fields)
+    if kind == _RETRANSMISSION:
+        return Retransmission(_packet(fields))
     if kind == _STATUS:
-        _, view, clock, sequence, acks, solicit = fields
+        _, view, clock, sequence, window_bytes, acks, solicit = fields
         pairs = _list(solicit)
         machines = tuple(_machine(name, incarnation) for name, incarnation in _groups(pairs, 2))
-        return Status(_natural(view), _natural(clock), _natural(sequence), _acks(acks), machines)
+        numbers = (_natural(view), _natural(clock), _natural(sequence), _natural(window_bytes))
+        return Status(*numbers, _acks(acks), machines)
     if kind == _NACK:
         _, name, incarnation, is_repeated, flat = fields
         ranges: Ranges = tuple((_natural(first), _natural(last)) for first, last in _groups(_list(flat), 2))

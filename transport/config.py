@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TransportConfig:
-    """Defaults suit a LAN. `for_loopback` and `for_receive_buffer` adapt them to where the node runs."""
+    """Defaults suit a LAN; the driver adapts the size of datagrams and of the window to where it runs."""
 
     datagram_bytes_max: int = 1_400
     """Largest datagram sent. Above the path's MTU the kernel fragments, and one lost fragment loses all; on
@@ -27,9 +27,9 @@ class TransportConfig:
     """How often a machine repeats its complete status. Shorter finds the loss of a last message and a dead
     machine sooner and costs each of the n members n datagrams per period."""
 
-    ack_after_fraction: float = 0.125
-    """An acknowledgement nobody waits for is sent when this share of the window is unacknowledged by me.
-    Smaller keeps the window emptier; larger leaves more to ride on data."""
+    ack_after_fraction: float = 0.25
+    """An acknowledgement nobody waits for is sent when this part of one member's share of the window is
+    unacknowledged by me. Smaller keeps the window emptier; larger leaves more to ride on data."""
 
     nack_delay_ms: float = 1.0
     """How long a gap may be mere reordering before it is asked for. Shorter repairs sooner; longer sends
@@ -47,7 +47,7 @@ class TransportConfig:
     """Longest time between repetitions: bounds both the storm at a dead sender and the repair of bad luck."""
 
     nack_ranges_max: int = 64
-    """Most runs named in one request. The rest waits for the next one, which is sent when these arrive."""
+    """Most runs asked for at a time, in as many frames as that takes. The rest waits until these arrive."""
 
     answer_delay_ms: float = 2.0
     """Holders other than the sender answer a repeated request after 1 to 3 times this (or half a round trip,
@@ -94,6 +94,10 @@ class TransportConfig:
     stuck_after_ms: float = 1_000.0
     """A blocked window that has not moved for this long is reported to membership, naming who holds it."""
 
+    undelivered_bytes_max: int = 64 * 1_048_576
+    """Ordered messages here that wait for some member to be heard, each with `packet_overhead_bytes`. When
+    there are more, nobody sends, and we take in only what they wait for. Larger rides out longer silences."""
+
     queue_messages_max: int = 16_384
     """Messages accepted from above and not yet sent. Full means backpressure, never a drop."""
 
@@ -108,8 +112,8 @@ class TransportConfig:
     """A Lamport clock further ahead of ours than this is a peer's error. Two components that worked apart for
     years differ by less."""
 
-    sequence_jump_max: int = 2**20
-    """A sequence further ahead of what we have than this is a peer's error: no window is that large."""
+    sequence_jump_max: int = 65_536
+    """A sequence further ahead of what we have than this is a peer's error: no member's window is that large."""
 
     journal_messages: bool = False
     """Journal every packet sent, received, stable and every delivery, not only what is out of the ordinary.

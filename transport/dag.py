@@ -15,8 +15,10 @@ loss it reveals, without having the packets in between.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterable
+from itertools import islice
 
 from transport.config import TransportConfig
 from transport.messages import Acks, Machine, Packet, Ranges
@@ -26,21 +28,25 @@ class Stream:
     """What is known of the units of one machine, and what that machine is known to have."""
 
     __slots__ = (
-        "machine", "inserted_through", "known_through", "heard_clock", "pending", "pending_bytes",
-        "buffer", "buffered_messages", "buffered_bytes", "acks", "stable_through",
-        "promised_sequence", "promised_clock",
+        "machine", "inserted_through", "received_through", "known_through", "heard_clock",
+        "pending", "pending_sequences", "pending_bytes", "buffer", "buffered_messages", "buffered_bytes",
+        "acks", "stable_through", "promised_sequence", "promised_clock",
     )  # fmt: skip
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.inserted_through = 0
         """All units up to this one are in the DAG."""
+        self.received_through = 0
+        """All units up to this one are in the DAG or pending."""
         self.known_through = 0
         """The highest unit anybody has mentioned."""
         self.heard_clock = 0
         """Every unit that is not in the DAG has a higher clock than this."""
         self.pending: dict[int, Packet] = {}
         """By first sequence: received, but something before it is missing."""
+        self.pending_sequences: list[int] = []
+        """The keys of `pending`, in order."""
         self.pending_bytes = 0
         self.buffer: deque[Packet] = deque()
         """In the DAG and not stable, in order."""
@@ -55,58 +61,99 @@ class Stream:
     def has(self, packet: Packet) -> bool:
         return packet.last_sequence <= self.inserted_through or packet.sequence in self.pending
 
+    def fits_between(self, packet: Packet) -> bool:
+        """Whether a packet we do not have continues what we have: no unit twice, no clock out of order."""
+        if packet.sequence <= self.inserted_through or packet.clock <= self.heard_clock:
+            return False
+        place = bisect_left(self.pending_sequences, packet.sequence)
+        if place > 0:
+            before = self.pending[self.pending_sequences[place - 1]]
+            if before.last_sequence >= packet.sequence or before.last_clock >= packet.clock:
+                return False
+        if place < len(self.pending_sequences):
+            after = self.pending[self.pending_sequences[place]]
+            if after.sequence <= packet.last_sequence or after.clock <= packet.last_clock:
+                return False
+        return True
+
     def first_missing(self) -> int | None:
         """The lowest unit known to exist and not received."""
-        if self.inserted_through + 1 not in self.pending:
-            return self.inserted_through + 1 if self.known_through > self.inserted_through else None
-        missing = self.missing(1)  # the next packet is here and waits for another stream's
-        return missing[0][0] if missing else None
+        return self.received_through + 1 if self.known_through > self.received_through else None
 
-    def missing(self, ranges_max: int) -> Ranges:
-        """The runs not received, lowest first."""
+    def missing(self, ranges_max: int, after: int, through: int) -> Ranges:
+        """The runs not received between these sequences, lowest first."""
         ranges: list[tuple[int, int]] = []
-        expected = self.inserted_through + 1
-        for sequence in sorted(self.pending):
-            if len(ranges) == ranges_max:
-                return tuple(ranges)
-            if sequence > expected:
+        expected = max(self.received_through, after) + 1
+        place = bisect_left(self.pending_sequences, expected)
+        if place > 0:
+            expected = max(expected, self.pending[self.pending_sequences[place - 1]].last_sequence + 1)
+        for sequence in islice(self.pending_sequences, place, None):
+            if sequence > through or len(ranges) == ranges_max:
+                break
+            if expected < sequence:
                 ranges.append((expected, sequence - 1))
             expected = self.pending[sequence].last_sequence + 1
-        if expected <= self.known_through and len(ranges) < ranges_max:
-            ranges.append((expected, self.known_through))
+        if expected <= through and len(ranges) < ranges_max:
+            ranges.append((expected, through))
         return tuple(ranges)
 
-    def held(self, first: int, last: int) -> list[Packet]:
-        """Packets we could retransmit for a request of these units."""
-        held = [packet for packet in self.buffer if packet.sequence <= last and packet.last_sequence >= first]
-        held.extend(
-            packet for packet in self.pending.values() if packet.sequence <= last and packet.last_sequence >= first
-        )
+    def add_pending(self, packet: Packet, cost_bytes: int) -> None:
+        self.pending[packet.sequence] = packet
+        insort(self.pending_sequences, packet.sequence)
+        self.pending_bytes += cost_bytes
+        while (following := self.pending.get(self.received_through + 1)) is not None:
+            self.received_through = following.last_sequence
+
+    def take_first_pending(self, cost_bytes: int) -> None:
+        del self.pending[self.pending_sequences.pop(0)]
+        self.pending_bytes -= cost_bytes
+
+    def held(self, ranges: Ranges) -> list[Packet]:
+        """Packets we could retransmit for a request of these units, lowest first."""
+        held: list[Packet] = []
+        wanted = iter(ranges)
+        first, last = next(wanted, (0, 0))
+        for packet in (*self.buffer, *(self.pending[sequence] for sequence in self.pending_sequences)):
+            while last and last < packet.sequence:
+                first, last = next(wanted, (0, 0))
+            if not last:
+                break
+            if packet.last_sequence >= first:
+                held.append(packet)
         return held
 
 
 class CausalDag:
     """One machine's DAG over the members of one view.
 
-    Bytes are counted with what a packet costs besides its payloads. When the buffers hold `buffer_messages_max`
-    or `buffer_bytes_max`, packets of other machines stay pending, and so unacknowledged, until some are stable.
+    Bytes are counted with what a packet costs besides its payloads. When the buffers are full, packets of other
+    machines stay pending, and so unacknowledged, until some are stable. The buffers hold several times what all
+    members may have in flight together, so they fill only with what is stable and not known here to be.
     """
 
     def __init__(self, me: Machine, members: Iterable[Machine], config: TransportConfig) -> None:
         self.me = me
-        self._overhead_bytes = config.packet_overhead_bytes
-        self._messages_max = config.buffer_windows_max * config.window_messages_max
-        self._bytes_max = config.buffer_windows_max * config.window_bytes_max
-        self.buffered_messages = 0
-        self.buffered_bytes = 0
         self.streams = {machine: Stream(machine) for machine in members}
         self.own = self.streams[me]
         self._others = [stream for machine, stream in self.streams.items() if machine != me]
+        self._overhead_bytes = config.packet_overhead_bytes
+        count = len(self.streams)
+        largest = config.datagram_bytes_max + config.packet_overhead_bytes
+        self._messages_max = config.buffer_windows_max * max(config.window_messages_max, count)
+        self._bytes_max = config.buffer_windows_max * max(config.window_bytes_max, count * largest)
+        self.buffered_messages = 0
+        self.buffered_bytes = 0
+        self.awaited_clock: int | None = None
+        """Set while too much waits for delivery: then only machines not heard past this clock may add to it."""
         # Dictionaries serve as sets that keep their order: iteration must not depend on hash seeds.
         self._waiting: dict[Machine, None] = {}
         self._restless: dict[Machine, None] = {}
         self._heard: dict[Machine, Stream] = {}
         self._incomplete: dict[Machine, None] = {}
+
+    def cost_bytes(self, packet: Packet) -> int:
+        """What a packet takes up in our buffers and in a kernel's."""
+        return packet.payload_bytes + self._overhead_bytes
 
     def store(self, packet: Packet) -> list[Packet]:
         """Takes in a new packet; returns those that thereby entered the DAG, in causal order."""
@@ -117,24 +164,23 @@ class CausalDag:
         if (stream is self.own or not self._waiting) and self._may_enter(stream, packet):
             self._insert(stream, packet)
             return [packet]
-        stream.pending[packet.sequence] = packet
-        stream.pending_bytes += packet.payload_bytes + self._overhead_bytes
+        stream.add_pending(packet, self.cost_bytes(packet))
         self._waiting[packet.sender] = None
         return self.insert_pending()
 
     def insert_pending(self) -> list[Packet]:
-        """Moves into the DAG, and returns, the pending packets whose predecessors are all in it."""
+        """Moves into the DAG, and returns, the pending packets that may now enter."""
         inserted: list[Packet] = []
-        progress = True
+        progress = bool(self._waiting)
         while progress:
             progress = False
             for machine in list(self._waiting):
                 stream = self.streams[machine]
-                while (packet := stream.pending.get(stream.inserted_through + 1)) and self._may_enter(
-                    stream, packet
-                ):
-                    del stream.pending[packet.sequence]
-                    stream.pending_bytes -= packet.payload_bytes + self._overhead_bytes
+                while stream.pending_sequences:
+                    packet = stream.pending[stream.pending_sequences[0]]
+                    if not self._may_enter(stream, packet):
+                        break
+                    stream.take_first_pending(self.cost_bytes(packet))
                     self._insert(stream, packet)
                     inserted.append(packet)
                     progress = True
@@ -150,6 +196,17 @@ class CausalDag:
                 known[acknowledged] = sequence
                 self._restless[acknowledged] = None
                 self._mention(self.streams[acknowledged], sequence)
+
+    def promise(self, machine: Machine, sequence: int, clock: int) -> None:
+        """The machine said that what it sends after `sequence` has a clock above `clock`."""
+        stream = self.streams[machine]
+        self._mention(stream, sequence)
+        if sequence > stream.inserted_through:
+            if clock > stream.promised_clock:
+                stream.promised_sequence, stream.promised_clock = sequence, clock
+        elif clock > stream.heard_clock:
+            stream.heard_clock = clock
+            self._heard[machine] = stream
 
     def take_stable(self) -> list[Packet]:
         """Removes from the buffers, and returns, what everyone is now known to have."""
@@ -175,17 +232,6 @@ class CausalDag:
         self._heard.clear()
         return heard
 
-    def promise(self, machine: Machine, sequence: int, clock: int) -> None:
-        """The machine said that what it sends after `sequence` has a clock above `clock`."""
-        stream = self.streams[machine]
-        self._mention(stream, sequence)
-        if sequence > stream.inserted_through:
-            if clock > stream.promised_clock:
-                stream.promised_sequence, stream.promised_clock = sequence, clock
-        elif clock > stream.heard_clock:
-            stream.heard_clock = clock
-            self._heard[machine] = stream
-
     def has_gaps(self) -> bool:
         return bool(self._incomplete)
 
@@ -193,14 +239,19 @@ class CausalDag:
         """Streams of which something that exists is not in the DAG."""
         return [self.streams[machine] for machine in self._incomplete]
 
-    def laggards(self) -> list[Machine]:
-        """The members whose acknowledgements keep buffered packets from being stable."""
+    def oldest_unstable(self) -> dict[Machine, int]:
+        """The first sequence of each stream's first buffered packet."""
+        return {machine: stream.buffer[0].sequence for machine, stream in self.streams.items() if stream.buffer}
+
+    def laggards(self, machines: Iterable[Machine]) -> list[Machine]:
+        """The members whose acknowledgements keep these machines' first buffered packets from being stable."""
         lagging: dict[Machine, None] = {}
-        for stream in self.streams.values():
+        for machine in machines:
+            stream = self.streams[machine]
             if stream.buffer:
                 oldest = stream.buffer[0].last_sequence
                 for other in self._others:
-                    if other is not stream and other.acks.get(stream.machine, 0) < oldest:
+                    if other is not stream and other.acks.get(machine, 0) < oldest:
                         lagging[other.machine] = None
         return list(lagging)
 
@@ -216,8 +267,11 @@ class CausalDag:
     def _may_enter(self, stream: Stream, packet: Packet) -> bool:
         if packet.sequence != stream.inserted_through + 1:
             return False
-        if self.is_full() and stream is not self.own:
-            return False
+        if stream is not self.own:
+            if self.is_full():
+                return False
+            if self.awaited_clock is not None and stream.heard_clock >= self.awaited_clock:
+                return False
         streams = self.streams
         for machine, sequence in packet.acks:
             if streams[machine].inserted_through < sequence:
@@ -226,9 +280,11 @@ class CausalDag:
 
     def _insert(self, stream: Stream, packet: Packet) -> None:
         stream.inserted_through = packet.last_sequence
-        stream.heard_clock = packet.last_clock
-        if stream.promised_clock > packet.last_clock and stream.promised_sequence <= packet.last_sequence:
-            stream.heard_clock = stream.promised_clock
+        stream.received_through = max(stream.received_through, packet.last_sequence)
+        heard_clock = packet.last_clock
+        if stream.promised_sequence <= packet.last_sequence:
+            heard_clock = max(heard_clock, stream.promised_clock)
+        stream.heard_clock = max(heard_clock, stream.heard_clock)
         self._heard[stream.machine] = stream
         if stream.known_through <= packet.last_sequence:
             stream.known_through = packet.last_sequence
@@ -241,7 +297,7 @@ class CausalDag:
 
     def _count(self, stream: Stream, packet: Packet, sign: int) -> None:
         messages = sign * len(packet.payloads)
-        cost = sign * (packet.payload_bytes + self._overhead_bytes)
+        cost = sign * self.cost_bytes(packet)
         stream.buffered_messages += messages
         stream.buffered_bytes += cost
         self.buffered_messages += messages

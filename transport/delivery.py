@@ -17,29 +17,45 @@ same criteria.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from itertools import count
+from operator import itemgetter
+from typing import NamedTuple
 
+from transport.config import TransportConfig
 from transport.dag import CausalDag
-from transport.messages import Machine, Message, Packet, Service
+from transport.messages import Fragment, Machine, Message, Packet, Service
 from transport.ordering import OrderCriterion
+
+
+class _Held(NamedTuple):
+    """Causal messages that wait for ordered ones of their past. `order` is that in which they entered the DAG."""
+
+    order: int
+    past: dict[Machine, int]
+    messages: list[Message]
 
 
 class Delivery:
     """Turns packets into messages and says when each may be delivered."""
 
-    def __init__(self, dag: CausalDag, criterion: OrderCriterion, message_bytes_max: int) -> None:
+    def __init__(self, dag: CausalDag, criterion: OrderCriterion, config: TransportConfig) -> None:
         self._dag = dag
         self._criterion = criterion
-        self._reassembly = {machine: Reassembly(message_bytes_max) for machine in dag.streams}
+        self._overhead_bytes = config.packet_overhead_bytes
+        self._undelivered_bytes_max = config.undelivered_bytes_max
+        self._reassembly = {machine: Reassembly(config.message_bytes_max) for machine in dag.streams}
         self._ordered: deque[Message] = deque()
         """Their place is known; the first is a safe message that is not stable yet."""
         self._past: dict[Machine, dict[Machine, int]] = {machine: {} for machine in dag.streams}
         """The causal past of the last packet of each sender that we were told of."""
         self._undelivered: dict[Machine, deque[int]] = {machine: deque() for machine in dag.streams}
         """Sequences of ordered messages in the DAG that have not been delivered."""
-        self._held: deque[tuple[dict[Machine, int], list[Message]]] = deque()
-        """Causal messages, in causal order, whose past (beside them) has not been delivered."""
+        self._held: dict[tuple[Machine, int], list[_Held]] = {}
+        """By one undelivered ordered message of their past."""
+        self._held_count = 0
         self.undelivered_count = 0
+        self.undelivered_bytes = 0
 
     def arrived(self, packet: Packet) -> list[Message]:
         """A packet is here, perhaps before its predecessors: what can be delivered regardless."""
@@ -51,7 +67,7 @@ class Delivery:
         """A packet entered the DAG: the messages to deliver now, and those whose place is still open."""
         self._past[packet.sender].update(packet.acks)
         if packet.fragment is not None:
-            messages = self._reassembly[packet.sender].add(packet)
+            messages = self._reassembly[packet.sender].add(packet, packet.fragment)
         elif packet.service is Service.BASIC:
             return [], []  # delivered on arrival
         else:
@@ -64,7 +80,7 @@ class Delivery:
             return self._deliver_or_hold(packet, messages), []
         self._criterion.insert(packet, messages)
         self._undelivered[packet.sender].extend([message.sequence for message in messages])
-        self.undelivered_count += len(messages)
+        self._count(messages, 1)
         return [], messages
 
     def settle(self) -> list[Message]:
@@ -82,9 +98,9 @@ class Delivery:
                 break
             delivered.append(self._ordered.popleft())
             self._undelivered[message.sender].popleft()
-            self.undelivered_count -= 1
+            self._count((message,), -1)
             if self._held:
-                delivered += self._release_held()
+                delivered += self._release(self._held.pop((message.sender, message.sequence), []))
         return delivered
 
     def awaited(self) -> list[Machine]:
@@ -100,37 +116,49 @@ class Delivery:
             ]
         return self._criterion.awaited()
 
+    def awaited_clock(self) -> int | None:
+        """While too much is undelivered: the clock everybody must be heard past before that can change."""
+        if self.undelivered_bytes < self._undelivered_bytes_max:
+            return None
+        if self._ordered:
+            return self._ordered[0].clock
+        return self._criterion.next_clock()
+
+    def _count(self, messages: Sequence[Message], sign: int) -> None:
+        self.undelivered_count += sign * len(messages)
+        self.undelivered_bytes += sign * sum([len(message.payload) + self._overhead_bytes for message in messages])
+
     def _deliver_or_hold(self, packet: Packet, messages: list[Message]) -> list[Message]:
         if not self.undelivered_count:
             return messages
         past = {**self._past[packet.sender], packet.sender: packet.sequence}
-        if self._is_delivered(past):
-            return messages
-        self._held.append((past, messages))
-        return []
+        self._held_count += 1
+        return self._release([_Held(self._held_count, past, messages)])
 
-    def _is_delivered(self, past: dict[Machine, int]) -> bool:
+    def _release(self, candidates: list[_Held]) -> list[Message]:
+        """Those whose past has been delivered. The others wait for another message of theirs. In the order in
+        which they entered the DAG, for one may be in another's past."""
+        released: list[Message] = []
+        for held in sorted(candidates, key=itemgetter(0)):
+            blocker = self._blocker(held.past)
+            if blocker is None:
+                released += held.messages
+            else:
+                self._held.setdefault(blocker, []).append(held)
+        return released
+
+    def _blocker(self, past: dict[Machine, int]) -> tuple[Machine, int] | None:
         for machine, undelivered in self._undelivered.items():
             if undelivered and undelivered[0] <= past.get(machine, 0):
-                return False
-        return True
-
-    def _release_held(self) -> list[Message]:
-        released: list[Message] = []
-        held: deque[tuple[dict[Machine, int], list[Message]]] = deque()
-        for past, messages in self._held:
-            if self._is_delivered(past):
-                released += messages
-            else:
-                held.append((past, messages))
-        self._held = held
-        return released
+                return machine, undelivered[0]
+        return None
 
 
 class Reassembly:
     """Puts the fragments of one sender's messages together; they come in order, for the DAG is in order.
 
-    A series that does not fit together is a peer's error. It is dropped, and every member drops the same.
+    A part that does not continue what is here, or makes it too large, is a peer's error: the message is dropped,
+    and every member drops the same.
     """
 
     def __init__(self, message_bytes_max: int) -> None:
@@ -138,18 +166,14 @@ class Reassembly:
         self._parts: list[bytes] = []
         self._bytes = 0
 
-    def add(self, packet: Packet) -> list[Message]:
-        fragment = packet.fragment
-        if fragment is None or fragment.part != len(self._parts):
+    def add(self, packet: Packet, fragment: Fragment) -> list[Message]:
+        if fragment.part == 0:
             self._clear()
-            if fragment is None or fragment.part != 0:
-                return []
-        payload = packet.payloads[0]
-        self._bytes += len(payload)
-        if self._bytes > self._bytes_max:
+        if fragment.part != len(self._parts) or self._bytes + packet.payload_bytes > self._bytes_max:
             self._clear()
             return []
-        self._parts.append(payload)
+        self._parts.append(packet.payloads[0])
+        self._bytes += packet.payload_bytes
         if not fragment.is_last:
             return []
         whole = b"".join(self._parts)

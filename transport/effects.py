@@ -32,15 +32,17 @@ class Reason(StrEnum):
     REQUESTED = "requested"
     WINDOW_FULL = "window_full"
     SHARE_USED = "share_used"
+    BACKLOG = "backlog"
     WINDOW_OPEN = "window_open"
     UNDECODABLE = "undecodable"
     FOREIGN_CLUSTER = "foreign_cluster"
     NOT_A_MEMBER = "not_a_member"
     OTHER_VIEW = "other_view"
+    MY_OWN_NAME = "my_own_name"
     CLOCK_JUMP = "clock_jump"
     SEQUENCE_JUMP = "sequence_jump"
     ACKS_UNSENT = "acks_unsent"
-    OVERLAP = "overlap"
+    OUT_OF_ORDER = "out_of_order"
     OVERSIZED = "oversized"
     PENDING_FULL = "pending_full"
 
@@ -75,7 +77,7 @@ class Backpressure:
 
 @dataclass(frozen=True, slots=True)
 class WindowStuck:
-    """The network window has not moved for too long because these members do not acknowledge."""
+    """Nothing moves because these members do not acknowledge, or are not heard: a communication break."""
 
     laggards: tuple[Machine, ...]
 

@@ -6,9 +6,12 @@ endless when it is full. Control frames and retransmissions are not its business
 they are needed most.
 
 The paper leaves open how machines that look at the window at the same moment avoid filling it together. Here
-each may have only its share, a window divided by the members, unacknowledged at a time. Whatever is in flight
-then fits the window, and the window is sized to fit every member's receive buffer, so a burst from all sides
-at once is held, not spilled.
+each may have only its share, a window divided by the members, unacknowledged at a time (or one packet, if that
+is more). Members tell each other what window their receive buffers bear, and use the smallest; so what is in
+flight fits every receive buffer, and a burst from all sides at once is held, not spilled.
+
+Ordered messages that are acknowledged by all may still wait for somebody to be heard. When too many do, nobody
+sends: they are not in the window, but somewhere they are.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from __future__ import annotations
 from transport.config import TransportConfig
 from transport.dag import CausalDag
 from transport.effects import Reason
-from transport.messages import Milliseconds
+from transport.messages import Machine, Milliseconds
 
 
 class FlowControl:
@@ -25,29 +28,43 @@ class FlowControl:
     def __init__(self, dag: CausalDag, config: TransportConfig) -> None:
         self._dag = dag
         self._config = config
-        self._share_messages = max(1, config.window_messages_max // len(dag.streams))
-        self._share_bytes = config.window_bytes_max // len(dag.streams)
+        self._count = len(dag.streams)
+        self._largest_packet_bytes = config.datagram_bytes_max + config.packet_overhead_bytes
+        self._windows_bytes = {dag.me: config.window_bytes_max}
+        self.share_messages = max(1, config.window_messages_max // self._count)
+        self._fit_window()
         self.next_send_at: Milliseconds = 0.0
+
+    def advertised(self, machine: Machine, window_bytes: int) -> None:
+        """A member's receive buffer bears this window."""
+        if self._windows_bytes.get(machine) != window_bytes:
+            self._windows_bytes[machine] = window_bytes
+            self._fit_window()
 
     def fullness(self) -> float:
         """0 when nothing is unacknowledged, 1 when no more may be."""
         return max(
             self._dag.buffered_messages / self._config.window_messages_max,
-            self._dag.buffered_bytes / self._config.window_bytes_max,
+            self._dag.buffered_bytes / self.window_bytes,
         )
 
     def blocked(self) -> Reason | None:
-        """Why nothing may be sent, however long one waits, until something becomes stable."""
-        if self.fullness() >= 1.0:
-            return Reason.WINDOW_FULL
+        """Why nothing may be sent, however long one waits, until something becomes stable or is delivered."""
         own = self._dag.own
-        if own.buffered_messages >= self._share_messages or own.buffered_bytes >= self._share_bytes:
+        if self._dag.awaited_clock is not None:
+            return Reason.BACKLOG
+        if not own.buffer:
+            return None if self.fullness() < 1.0 else Reason.WINDOW_FULL
+        if (
+            own.buffered_messages >= self.share_messages
+            or own.buffered_bytes + self._largest_packet_bytes > self.share_bytes
+        ):
             return Reason.SHARE_USED
-        return None
+        return None if self.fullness() < 1.0 else Reason.WINDOW_FULL
 
     def units_allowed(self) -> int:
         """How many units the next packet may carry without exceeding the share in messages."""
-        return self._share_messages - self._dag.own.buffered_messages
+        return self.share_messages - self._dag.own.buffered_messages
 
     def sent(self, now: Milliseconds) -> None:
         """A packet has left: how long the next one must wait."""
@@ -55,3 +72,7 @@ class FlowControl:
         excess = (self.fullness() - free) / (1.0 - free)
         if excess > 0.0:
             self.next_send_at = now + min(excess, 1.0) * self._config.send_delay_ms_max
+
+    def _fit_window(self) -> None:
+        self.window_bytes = max(min(self._windows_bytes.values()), self._largest_packet_bytes)
+        self.share_bytes = self.window_bytes // self._count

@@ -1,12 +1,15 @@
-"""The incarnation: how many times this node has started, synced to disk before its first datagram.
+"""The incarnation: which start of this node this is, synced to disk before its first datagram.
 
-It makes every message id and every timestamp unique across restarts, so it must never go back: a file that
-cannot be read is an error, not a new beginning.
+It makes every message id and every timestamp unique across restarts, so it must never go back. A new cluster's
+nodes begin at 1. A node that finds no record of itself in an existing cluster (its disk was replaced) begins at
+the wall clock's seconds, which is above anything it can have had, and counts on from there. A record that cannot
+be read is an error, not a new beginning.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from transport.messages import SEQUENCE_MAX
@@ -18,34 +21,48 @@ class IncarnationError(Exception):
     """The incarnation cannot be known. The message says what to do."""
 
 
-def next_incarnation(directory: Path) -> int:
+def next_incarnation(directory: Path, is_new_cluster: bool) -> int:
     """Counts this start and returns its number, which no earlier or later start has."""
-    directory.mkdir(parents=True, exist_ok=True)
+    _make_directory(directory)
     path = directory / _FILE
-    incarnation = _read(path) + 1
+    first = 1 if is_new_cluster else int(time.time())
+    last = _read(path)
+    incarnation = first if last is None else last + 1
     temporary = path.with_suffix(".new")
     with open(temporary, "wb") as file:
         file.write(b"%d\n" % incarnation)
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)  # the rename itself must survive a crash
-    finally:
-        os.close(descriptor)
+    _sync_directory(directory)
     return incarnation
 
 
-def _read(path: Path) -> int:
+def _read(path: Path) -> int | None:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        return 0
+        return None
     text = content.strip()
     if not content.endswith(b"\n") or not text.isdigit() or not 0 < int(text) < SEQUENCE_MAX:
         raise IncarnationError(
             f"{path} is damaged ({content[:40]!r}). If you know the node's last incarnation, write a higher "
-            "number into it; otherwise remove the data directory and let the node start empty."
+            "number into it; otherwise remove the file, and the node will begin at the wall clock's seconds."
         )
     return int(text)
+
+
+def _make_directory(directory: Path) -> None:
+    """With its parents, each of them certain to be there after a crash."""
+    if not directory.is_dir():
+        _make_directory(directory.parent)
+        directory.mkdir(exist_ok=True)
+        _sync_directory(directory.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

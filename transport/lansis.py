@@ -41,6 +41,7 @@ from transport.effects import (
 from transport.flow import FlowControl
 from transport.messages import (
     ORDERED,
+    SEQUENCE_MAX,
     Acks,
     Datagram,
     Frame,
@@ -49,17 +50,20 @@ from transport.messages import (
     Milliseconds,
     Nack,
     Packet,
+    Retransmission,
     Service,
     Status,
     View,
 )
 from transport.ordering import LamportOrder
 from transport.packing import SendQueue, into_datagrams
-from transport.recovery import Recovery
+from transport.recovery import Answers, Requests
 from transport.roundtrip import RoundTrip
 
 _UNIT_ROOM_BYTES_MIN = 128
 _AT_ONCE = float("-inf")
+_CLOCK_MAX = SEQUENCE_MAX // 2
+"""No honest clock gets here; one that did would leave us no room to count on."""
 
 
 class QueueFull(Exception):
@@ -80,18 +84,19 @@ class Lansis:
             raise ValueError(f"{me} is not a member of view {view.id}")
         if len(view.members) > config.members_max:
             raise ValueError(f"{len(view.members)} members are more than members_max, {config.members_max}")
-        _check_room_for_units(me, view, config)
+        _check_datagrams_suffice(me, view, config)
         self.me = me
         self.view = view
         self.config = config
         self.counters: Counter[str] = Counter()
         self.clock = 0
         self._dag = CausalDag(me, view.members, config)
-        self._delivery = Delivery(self._dag, LamportOrder(view.members), config.message_bytes_max)
-        self._round_trip = RoundTrip()
+        self._delivery = Delivery(self._dag, LamportOrder(view.members), config)
+        self._round_trip = RoundTrip(ceiling_ms=config.heartbeat_ms)
         self._timed: tuple[int, Milliseconds] | None = None
         """One of our ordered packets in flight and when it left: its acknowledgement measures the network."""
-        self._recovery = Recovery(self._dag, config, random, self._round_trip)
+        self._requests = Requests(self._dag, config, random, self._round_trip)
+        self._answers = Answers(self._dag, config, random, self._round_trip)
         self._flow = FlowControl(self._dag, config)
         self._queue = SendQueue(me, config)
         self._queue_full = False
@@ -108,6 +113,10 @@ class Lansis:
         self._solicit_ms = config.solicit_after_ms
         self._blocked: Reason | None = None
         self._stuck_at: Milliseconds | None = None
+        self._unstable_then: dict[Machine, int] = {}
+        self._delivered_then = 0
+        """What was unstable, and how much delivered in order, when the wait for something to move began."""
+        self._delivered_in_order = 0
 
     # Inputs
 
@@ -127,14 +136,17 @@ class Lansis:
         """Takes in what another machine transmitted."""
         effects: list[Effect] = []
         sender = datagram.sender
-        if sender == self.me:
-            return effects
+        if sender == self.me:  # the driver gives us nothing of our own: somebody else goes by our name
+            return [self._drop(Reason.MY_OWN_NAME, sender)]
         if sender not in self._dag.streams:
             return [self._drop(Reason.NOT_A_MEMBER, sender)]
         self._unsettled = True
         for frame in datagram.frames:
             if isinstance(frame, Packet):
                 self._on_packet(frame, now, effects)
+            elif isinstance(frame, Retransmission):
+                self._answers.on_retransmission(frame.packet, now)
+                self._on_packet(frame.packet, now, effects, is_original=False)
             elif isinstance(frame, Status):
                 self._on_status(sender, frame, effects)
             else:
@@ -142,23 +154,27 @@ class Lansis:
         return effects
 
     def tick(self, now: Milliseconds) -> list[Effect]:
-        """Does everything whose time has come. What others wait for goes out before we deliver upward."""
+        """Does everything whose time has come. What others wait for goes out before we deliver in order."""
         effects: list[Effect] = []
         self._unsettled = False
         progress = self._settle_stability(now, effects)
         frames: list[Frame] = []
         if self._queue or self._blocked:
             self._send_queued(frames, now, effects)
-        if not self._recovery.is_idle():
-            self._recover(frames, now, effects)
+        self._recover(frames, now, effects)
         self._acknowledge(frames, now)
         datagrams = into_datagrams(self.me, frames, self.config.datagram_bytes_max)
         effects.extend(Broadcast(datagram) for datagram in datagrams)
+        if len(self._dag.streams) == 1:
+            progress |= self._settle_stability(now, effects)  # nobody else will ever acknowledge
         self._dag.promise(self.me, self._dag.own.inserted_through, self.clock)
         if delivered := self._delivery.settle():
             progress = True
+            self._delivered_in_order += len(delivered)
             self._deliver(delivered, effects)
-        self._watch_waits(progress, now, effects)
+        self._watch_backlog(effects)
+        self._watch_waits(progress, now)
+        self._watch_for_breaks(now, effects)
         return effects
 
     def next_deadline(self) -> Milliseconds:
@@ -168,16 +184,28 @@ class Lansis:
         deadline = self._heartbeat_at
         if self._queue and self._flow.blocked() is None:
             deadline = min(deadline, self._flow.next_send_at)
-        for other in (self._recovery.next_deadline(), self._solicit_at, self._stuck_at):
+        for other in (self._solicit_at, self._stuck_at):
             if other is not None and other < deadline:
                 deadline = other
-        return deadline
+        return min(deadline, self._requests.next_deadline(), self._answers.next_deadline())
 
     # What the operator and the checkers look at
 
     def window_bytes(self) -> tuple[int, int]:
         """The network window, which is the retransmission buffers: all of it, and our part of it."""
         return self._dag.buffered_bytes, self._dag.own.buffered_bytes
+
+    def window_messages(self) -> tuple[int, int]:
+        """The same in units."""
+        return self._dag.buffered_messages, self._dag.own.buffered_messages
+
+    def blocked(self) -> Reason | None:
+        """Why what waits to be sent may not be sent."""
+        return self._blocked
+
+    def scheduled_answers(self) -> int:
+        """Retransmissions that wait to be sent."""
+        return len(self._answers)
 
     def received_through(self) -> dict[Machine, int]:
         """Per member, the last unit up to which everything is in our DAG."""
@@ -187,22 +215,26 @@ class Lansis:
         """The most that any one sender's packets take up while they wait for their predecessors."""
         return max([stream.pending_bytes for stream in self._dag.streams.values()])
 
+    def undelivered_bytes(self) -> int:
+        """Ordered messages whose turn has not come."""
+        return self._delivery.undelivered_bytes
+
     def queued_messages(self) -> int:
         return len(self._queue)
 
     # Frames
 
-    def _on_packet(self, packet: Packet, now: Milliseconds, effects: list[Effect]) -> None:
+    def _on_packet(
+        self, packet: Packet, now: Milliseconds, effects: list[Effect], is_original: bool = True
+    ) -> None:
         self.counters["packets_received"] += 1
         stream = self._dag.streams.get(packet.sender)
         if stream is None or packet.view != self.view.id:
             foreign = Reason.NOT_A_MEMBER if stream is None else Reason.OTHER_VIEW
             effects.append(self._drop(foreign, packet.sender, packet.id))
             return
-        self._recovery.on_packet(packet, now)
-        if stream is self._dag.own or stream.has(packet):
+        if stream.has(packet):
             self.counters["duplicates"] += 1
-            self._recovery.on_duplicate(packet)
             return
         if (reason := self._objection(stream, packet)) is not None:
             effects.append(self._drop(reason, packet.sender, packet.id))
@@ -211,26 +243,28 @@ class Lansis:
         self.clock = max(self.clock, packet.last_clock)
         if self.config.journal_messages:
             effects.append(Journal(Event.RECEIVED, packet.id, details={"clock": packet.clock}))
+        if is_original:
+            self._requests.on_original(packet)
         if messages := self._delivery.arrived(packet):
             self._deliver(messages, effects)
         self._insert(self._dag.store(packet), effects)
-        self._recovery.look_for_gaps(now)
+        self._requests.look_for_gaps(now)
 
     def _on_status(self, sender: Machine, status: Status, effects: list[Effect]) -> None:
         stream = self._dag.streams[sender]
-        if status.view != self.view.id:
-            effects.append(self._drop(Reason.OTHER_VIEW, sender))
-            return
         reason = self._ack_objection(stream, status.acks)
-        if reason is None and status.sequence > stream.inserted_through + self.config.sequence_jump_max:
+        if status.view != self.view.id:
+            reason = Reason.OTHER_VIEW
+        elif status.sequence > stream.inserted_through + self.config.sequence_jump_max:
             reason = Reason.SEQUENCE_JUMP
-        if reason is None and status.clock > self.clock + self.config.clock_jump_max:
+        elif self._is_clock_jump(status.clock):
             reason = Reason.CLOCK_JUMP
         if reason is not None:
             effects.append(self._drop(reason, sender))
             return
         self._dag.acknowledge(sender, status.acks)
         self._dag.promise(sender, status.sequence, status.clock)
+        self._flow.advertised(sender, status.window_bytes)
         if self.me in status.solicit:
             self._status_owed = True
 
@@ -238,19 +272,21 @@ class Lansis:
         if nack.machine not in self._dag.streams:
             effects.append(self._drop(Reason.NOT_A_MEMBER, sender, str(nack.machine)))
             return
-        self._recovery.on_request(nack, now)
+        self._requests.on_request(nack, now)
+        self._answers.on_request(nack, now)
 
     def _objection(self, stream: Stream, packet: Packet) -> Reason | None:
         """Why a packet that is not a duplicate cannot be right, or cannot be kept."""
-        config = self.config
-        if packet.clock <= stream.heard_clock or packet.last_clock > self.clock + config.clock_jump_max:
+        if stream is self._dag.own:
+            return Reason.MY_OWN_NAME
+        if self._is_clock_jump(packet.last_clock):
             return Reason.CLOCK_JUMP
-        if packet.last_sequence > stream.inserted_through + config.sequence_jump_max:
+        if packet.last_sequence > stream.inserted_through + self.config.sequence_jump_max:
             return Reason.SEQUENCE_JUMP
-        if packet.sequence <= stream.inserted_through:
-            return Reason.OVERLAP
+        if not stream.fits_between(packet):
+            return Reason.OUT_OF_ORDER
         is_next = packet.sequence == stream.inserted_through + 1
-        if not is_next and stream.pending_bytes >= config.pending_bytes_max:
+        if not is_next and stream.pending_bytes >= self.config.pending_bytes_max:
             return Reason.PENDING_FULL
         return self._ack_objection(stream, packet.acks)
 
@@ -262,12 +298,14 @@ class Lansis:
             stream = self._dag.streams.get(machine)
             if stream is None:
                 return Reason.NOT_A_MEMBER
-            if stream is self._dag.own:
-                if sequence > stream.inserted_through:
-                    return Reason.ACKS_UNSENT
-            elif sequence > stream.inserted_through + self.config.sequence_jump_max:
+            if stream is sender or (stream is self._dag.own and sequence > stream.inserted_through):
+                return Reason.ACKS_UNSENT
+            if sequence > stream.inserted_through + self.config.sequence_jump_max:
                 return Reason.SEQUENCE_JUMP
         return None
+
+    def _is_clock_jump(self, clock: int) -> bool:
+        return clock > self.clock + self.config.clock_jump_max or clock > _CLOCK_MAX
 
     def _insert(self, packets: list[Packet], effects: list[Effect]) -> None:
         """Packets, ours or others', that have just entered the DAG."""
@@ -285,12 +323,12 @@ class Lansis:
     def _owe_acknowledgement(self, packet: Packet) -> None:
         """Ordered messages wait for us to be heard; others only fill the window until we acknowledge."""
         self._unacked_messages += len(packet.payloads)
-        self._unacked_bytes += packet.payload_bytes + self.config.packet_overhead_bytes
+        self._unacked_bytes += self._dag.cost_bytes(packet)
         fraction = self.config.ack_after_fraction
         if (
             packet.service in ORDERED
-            or self._unacked_messages > fraction * self.config.window_messages_max
-            or self._unacked_bytes > fraction * self.config.window_bytes_max
+            or self._unacked_messages >= fraction * self._flow.share_messages
+            or self._unacked_bytes >= fraction * self._flow.share_bytes
         ):
             self._status_owed = True
 
@@ -360,21 +398,22 @@ class Lansis:
         blocked = self._flow.blocked() if self._queue else None
         if blocked is self._blocked:
             return
+        self._blocked = blocked
         if self.config.journal_messages:
             event, reason = (Event.BLOCKED, blocked) if blocked else (Event.UNBLOCKED, Reason.WINDOW_OPEN)
-            effects.append(Journal(event, reason=reason, details={"window_messages": self._dag.buffered_messages}))
-        self._blocked = blocked
-        self._stuck_at = now + self.config.stuck_after_ms if blocked else None
+            details: dict[str, object] = {"window_messages": self._dag.buffered_messages}
+            effects.append(Journal(event, reason=reason, details=details))
 
     def _recover(self, frames: list[Frame], now: Milliseconds, effects: list[Effect]) -> None:
-        self._recovery.look_for_gaps(now)
-        for nack, reason in self._recovery.requests_due(now):
+        self._requests.look_for_gaps(now)
+        for nack in self._requests.due(now):
             frames.append(nack)
             self.counters["nacks_sent"] += 1
             details: dict[str, object] = {"ranges": [list(run) for run in nack.ranges]}
+            reason = Reason.RETRY if nack.is_repeated else Reason.NEW
             effects.append(Journal(Event.NACKED, str(nack.machine), reason, details))
-        for packet in self._recovery.answers_due(now, codec.frame_bytes):
-            frames.append(packet)
+        for packet in self._answers.due(now):
+            frames.append(Retransmission(packet))
             self.counters["packets_retransmitted"] += 1
             effects.append(Journal(Event.RETRANSMITTED, packet.id, Reason.REQUESTED))
 
@@ -395,7 +434,8 @@ class Lansis:
             if stream is not self._dag.own and stream.inserted_through
         )
         own_sequence = self._dag.own.inserted_through
-        frames.append(Status(self.view.id, self.clock, own_sequence, acks, solicit))
+        window_bytes = self.config.window_bytes_max
+        frames.append(Status(self.view.id, self.clock, own_sequence, window_bytes, acks, solicit))
         self.counters["statuses_sent"] += 1
         self._heartbeat_at = now + self.config.heartbeat_ms
         self._acknowledged()
@@ -405,29 +445,49 @@ class Lansis:
         self._unacked_messages = 0
         self._unacked_bytes = 0
 
-    def _watch_waits(self, progress: bool, now: Milliseconds, effects: list[Effect]) -> None:
-        """Keeps the timers of waiting for somebody's acknowledgement, and reports a window that is stuck."""
+    def _watch_backlog(self, effects: list[Effect]) -> None:
+        """Lets less in while too much waits for delivery, and in again what was kept out when that is over."""
+        was_waiting = self._dag.awaited_clock
+        self._dag.awaited_clock = self._delivery.awaited_clock()
+        if was_waiting is not None and self._dag.awaited_clock != was_waiting:
+            self._insert(self._dag.insert_pending(), effects)
+
+    def _watch_waits(self, progress: bool, now: Milliseconds) -> None:
+        """Keeps the time at which to ask for acknowledgements that may have been lost."""
         if not self._delivery.undelivered_count and self._blocked is None:
             self._solicit_at = None
         elif progress or self._solicit_at is None:
             self._solicit_ms = max(self.config.solicit_after_ms, self._round_trip.bound_ms())
             self._solicit_at = now + self._solicit_ms
-        if self._stuck_at is None:
+
+    def _watch_for_breaks(self, now: Milliseconds, effects: list[Effect]) -> None:
+        """Reports who holds up sending or delivery when the same thing has not moved for too long. That
+        something else moves does not help: one member's packets may flow while another's are stuck."""
+        if self._blocked is None and not self._delivery.undelivered_count:
+            self._stuck_at = None
             return
-        if progress:
-            self._stuck_at = now + self.config.stuck_after_ms
-        elif now >= self._stuck_at:
-            self._stuck_at = now + self.config.stuck_after_ms
-            laggards = tuple(self._dag.laggards())
-            effects.append(WindowStuck(laggards))
-            reason = self._blocked or Reason.WINDOW_FULL
-            details: dict[str, object] = {"laggards": [str(machine) for machine in laggards]}
-            effects.append(Journal(Event.STUCK, reason=reason, details=details))
+        if self._stuck_at is not None and now < self._stuck_at:
+            return
+        unstable = self._dag.oldest_unstable()
+        if self._stuck_at is not None:
+            stuck = [machine for machine, first in unstable.items() if self._unstable_then.get(machine) == first]
+            suspects = dict.fromkeys(self._dag.laggards(stuck) if self._blocked else ())
+            if self._delivery.undelivered_count and self._delivered_in_order == self._delivered_then:
+                suspects.update(dict.fromkeys(self._delivery.awaited()))
+            suspects.pop(self.me, None)
+            if suspects:
+                effects.append(WindowStuck(tuple(suspects)))
+                reason = self._blocked or Reason.BACKLOG
+                details: dict[str, object] = {"laggards": [str(machine) for machine in suspects]}
+                effects.append(Journal(Event.STUCK, reason=reason, details=details))
+        self._unstable_then = unstable
+        self._delivered_then = self._delivered_in_order
+        self._stuck_at = now + self.config.stuck_after_ms
 
     def _awaited(self) -> list[Machine]:
         awaited = dict.fromkeys(self._delivery.awaited())
         if self._blocked is not None:
-            awaited.update(dict.fromkeys(self._dag.laggards()))
+            awaited.update(dict.fromkeys(self._dag.laggards(self._dag.streams)))
         awaited.pop(self.me, None)
         return list(awaited)
 
@@ -448,11 +508,14 @@ class Lansis:
         return Journal(Event.DROPPED, subject, reason, {"sender": str(sender)})
 
 
-def _check_room_for_units(me: Machine, view: View, config: TransportConfig) -> None:
+def _check_datagrams_suffice(me: Machine, view: View, config: TransportConfig) -> None:
+    """Frames that cannot be fragmented must fit a datagram, however much there is to acknowledge."""
     acks = tuple((machine, 0) for machine in view.members)
-    overhead = codec.datagram_overhead_bytes(me) + codec.packet_overhead_bytes(me, acks)
-    if config.datagram_bytes_max - overhead < _UNIT_ROOM_BYTES_MIN:
+    unit = codec.packet_overhead_bytes(me, acks) + _UNIT_ROOM_BYTES_MIN
+    status = codec.frame_bytes(Status(view.id, 0, 0, 0, acks, view.members))
+    needed = codec.datagram_overhead_bytes(me) + max(unit, status)
+    if needed > config.datagram_bytes_max:
         raise ValueError(
-            f"acknowledgements of {len(view.members)} members take up to {overhead} bytes and leave no room for "
-            f"data in datagrams of {config.datagram_bytes_max}: raise datagram_bytes_max or shorten the names"
+            f"acknowledgements of {len(view.members)} members can take datagrams of {needed} bytes, but "
+            f"datagram_bytes_max is {config.datagram_bytes_max}: raise it or shorten the names"
         )

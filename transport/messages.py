@@ -128,8 +128,11 @@ class Packet:
             raise ValueError("a packet carries at least one unit")
         if self.sequence < 1 or self.clock < 1:
             raise ValueError("sequences and clocks count from 1")
-        if self.fragment is not None and (len(self.payloads) != 1 or not 0 <= self.fragment.part < self.sequence):
-            raise ValueError(f"fragment {self.fragment.part} cannot be unit {self.sequence}")
+        if self.fragment is not None:
+            if len(self.payloads) != 1 or not self.payloads[0]:
+                raise ValueError("a fragment is one unit, and not an empty one")
+            if not 0 <= self.fragment.part < self.sequence:
+                raise ValueError(f"part {self.fragment.part} cannot be unit {self.sequence}")
         following = len(self.payloads) - 1
         object.__setattr__(self, "last_sequence", self.sequence + following)
         object.__setattr__(self, "last_clock", self.clock + following)
@@ -147,13 +150,15 @@ class Status:
     """An acknowledgement with nothing to ride on; also the heartbeat. It is not part of the DAG and not
     retransmitted, therefore complete: all of its sender's acknowledgements, not only the new ones.
 
-    It promises that every message of its sender after `sequence` has a clock above `clock`. `solicit` names
-    machines whose acknowledgement the sender waits for and may have lost.
+    It promises that every message of its sender after `sequence` has a clock above `clock`. `window_bytes` is
+    what the sender's receive buffer bears. `solicit` names machines whose acknowledgement the sender waits for
+    and may have lost.
     """
 
     view: ViewId
     clock: int
     sequence: int
+    window_bytes: int
     acks: Acks
     solicit: tuple[Machine, ...] = ()
 
@@ -179,7 +184,14 @@ class Nack:
             previous = last
 
 
-Frame: TypeAlias = Packet | Status | Nack
+@dataclass(frozen=True, slots=True)
+class Retransmission:
+    """A packet sent again because somebody asked: by its sender, or by another machine that holds it."""
+
+    packet: Packet
+
+
+Frame: TypeAlias = Packet | Retransmission | Status | Nack
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,9 @@ class OrderCriterion(Protocol):
     def awaited(self) -> list[Machine]:
         """The members from whom something must be heard before the next message can be released."""
 
+    def next_clock(self) -> int | None:
+        """The clock of the next message to be released."""
+
 
 class LamportOrder:
     """Timestamp order."""
@@ -62,7 +65,10 @@ class LamportOrder:
         return released
 
     def awaited(self) -> list[Machine]:
-        first = min((waiting[0] for waiting in self._waiting.values() if waiting), default=None)
-        if first is None:
+        next_clock = self.next_clock()
+        if next_clock is None:
             return []
-        return [machine for machine, clock in self._heard.items() if clock < first.clock]
+        return [machine for machine, clock in self._heard.items() if clock < next_clock]
+
+    def next_clock(self) -> int | None:
+        return min((waiting[0].clock for waiting in self._waiting.values() if waiting), default=None)

@@ -11,160 +11,221 @@ configured times, impatience would multiply the traffic.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+from transport import codec
 from transport.config import TransportConfig
 from transport.dag import CausalDag, Stream
-from transport.effects import Reason
-from transport.messages import Machine, Milliseconds, Nack, Packet
+from transport.messages import Machine, Milliseconds, Nack, Packet, Ranges
 from transport.roundtrip import RoundTrip
+
+_NEVER = float("inf")
 
 _DELAY_DECAY = 0.9
 """How fast, per request, patience with reordering returns to what is configured."""
 
+_RUN_WHEN_FULL = 32
+"""How many units to ask for when there is no room to keep any but the next."""
+
 
 @dataclass(slots=True)
 class _Gap:
-    """What one sender's stream lacks, and when to ask for it."""
+    """What one sender's stream lacks. What has been asked for is asked for again only when an answer is overdue;
+    what was found missing since then is asked for by itself."""
 
     first_missing: int
-    due: Milliseconds
+    ask_at: Milliseconds
+    """When to ask for what is missing after `asked_through`."""
+    asked_through: int = 0
+    repeat_at: Milliseconds = _NEVER
+    """When to repeat what was asked for and is still missing."""
     attempts: int = 0
 
 
-class Recovery:
-    """The requests and answers of one machine."""
+class Requests:
+    """What this machine lacks."""
 
     def __init__(self, dag: CausalDag, config: TransportConfig, random: Random, round_trip: RoundTrip) -> None:
         self._dag = dag
         self._config = config
         self._random = random
         self._round_trip = round_trip
-        self._nack_delay_ms = config.nack_delay_ms
-        self._requested_through: dict[Machine, int] = {}
-        """The last unit of each sender that our latest request named, until that proves needless."""
+        self._ranges_max = config.nack_ranges_max
+        self._ranges_per_nack = codec.nack_ranges_fitting(config.datagram_bytes_max)
+        self.delay_ms = config.nack_delay_ms
         self._gaps: dict[Machine, _Gap] = {}
-        self._answers: dict[tuple[Machine, int], Milliseconds] = {}
-        """Packets somebody asked for, by sender and first sequence, and when to send each."""
-        self._answered: dict[tuple[Machine, int], Milliseconds] = {}
-        """When each was last retransmitted, by anyone; kept for `answer_hold_ms`."""
-        self._paced_until: Milliseconds = 0.0
 
     def is_idle(self) -> bool:
-        """Nothing is missing that we know of, and nobody has asked us for anything."""
-        return not (self._answers or self._gaps or self._dag.has_gaps())
+        return not self._gaps and not self._dag.has_gaps()
 
-    def next_deadline(self) -> Milliseconds | None:
-        deadline = min([gap.due for gap in self._gaps.values()]) if self._gaps else None
-        if self._answers:
-            answer = max(min(self._answers.values()), self._paced_until)
-            deadline = answer if deadline is None else min(deadline, answer)
-        return deadline
+    def next_deadline(self) -> Milliseconds:
+        if not self._gaps:
+            return _NEVER
+        return min([min(gap.ask_at, gap.repeat_at) for gap in self._gaps.values()])
 
     def look_for_gaps(self, now: Milliseconds) -> None:
         """Starts, moves and ends the timers of the gaps, after packets have arrived or been mentioned."""
-        incomplete = self._dag.incomplete()
-        if not incomplete and not self._gaps:
+        if self.is_idle():
             return
         gaps: dict[Machine, _Gap] = {}
-        for stream in incomplete:
+        for stream in self._dag.incomplete():
             first = stream.first_missing()
             if first is None:
                 continue  # all there is has arrived; it waits for a gap in another stream
             gap = self._gaps.get(stream.machine)
-            if gap is None or first > gap.first_missing:
-                delay_ms = self._nack_delay_ms * (1.0 + self._random.random())
-                gap = _Gap(first, now + delay_ms)
+            if gap is None:
+                gap = _Gap(first, now + self._reordering_ms())
+            elif first > gap.first_missing:
+                gap.first_missing = first
+                if first > gap.asked_through:
+                    gap.attempts, gap.repeat_at = 0, _NEVER
+                else:  # answers are coming in
+                    gap.attempts, gap.repeat_at = 1, now + self._retry_ms(1)
+            if gap.ask_at == _NEVER and stream.known_through > gap.asked_through:
+                gap.ask_at = now + self._reordering_ms()
             gaps[stream.machine] = gap
         self._gaps = gaps
 
-    def requests_due(self, now: Milliseconds) -> list[tuple[Nack, Reason]]:
-        requests = []
+    def due(self, now: Milliseconds) -> list[Nack]:
+        requests: list[Nack] = []
         for machine, gap in self._gaps.items():
-            if gap.due <= now:
-                requests.append(self._request(self._dag.streams[machine], is_repeated=gap.attempts > 0))
+            stream = self._dag.streams[machine]
+            if gap.repeat_at <= now:
                 gap.attempts += 1
-                gap.due = now + self._retry_ms(gap.attempts)
+                gap.repeat_at = now + self._retry_ms(gap.attempts)
+                ranges, gap.asked_through = self._askable(stream, 0, gap.asked_through)
+                requests += self._request(stream, ranges, is_repeated=True)
+            if gap.ask_at <= now:
+                ranges, gap.asked_through = self._askable(stream, gap.asked_through, stream.known_through)
+                gap.ask_at = _NEVER
+                if ranges:
+                    gap.attempts = max(gap.attempts, 1)
+                    gap.repeat_at = min(gap.repeat_at, now + self._retry_ms(1))
+                    requests += self._request(stream, ranges, is_repeated=False)
         return requests
 
-    def _request(self, stream: Stream, is_repeated: bool) -> tuple[Nack, Reason]:
-        ranges = stream.missing(self._config.nack_ranges_max)
-        if stream.pending_bytes >= self._config.pending_bytes_max:
-            ranges = ((ranges[0][0], ranges[0][0]),)  # there is room for the next packet only
-        self._requested_through[stream.machine] = ranges[-1][1]
-        self._nack_delay_ms = max(self._config.nack_delay_ms, self._nack_delay_ms * _DELAY_DECAY)
-        return Nack(stream.machine, ranges, is_repeated), Reason.RETRY if is_repeated else Reason.NEW
-
-    def on_duplicate(self, packet: Packet) -> None:
-        """If we asked for it, then it was not lost but late, and we should have waited longer."""
-        if packet.last_sequence <= self._requested_through.get(packet.sender, 0):
-            del self._requested_through[packet.sender]
-            self._nack_delay_ms = min(2.0 * self._nack_delay_ms, self._config.nack_delay_ms_max)
+    def _askable(self, stream: Stream, after: int, through: int) -> tuple[Ranges, int]:
+        """What of the missing to ask for now, and through which unit that is all."""
+        ranges = stream.missing(self._ranges_max, after, through)
+        if ranges and stream.pending_bytes >= self._config.pending_bytes_max:
+            # There is room only for what continues the DAG: ask for a run that will, if it comes in order.
+            first, last = ranges[0]
+            ranges = ((first, min(last, first + _RUN_WHEN_FULL - 1)),)
+            return ranges, ranges[-1][1]
+        return ranges, ranges[-1][1] if len(ranges) == self._ranges_max else through
 
     def on_request(self, nack: Nack, now: Milliseconds) -> None:
-        """Somebody lacks this. If we hold it, answer in due time; if we lack it too, do not ask as well."""
-        stream = self._dag.streams[nack.machine]
+        """Somebody else has asked for what we lack too: the answer will serve both."""
         gap = self._gaps.get(nack.machine)
-        if gap is not None and any(first <= gap.first_missing <= last for first, last in nack.ranges):
-            gap.due = max(gap.due, now + self._retry_ms(1))
-        if stream is not self._dag.own and not nack.is_repeated:
+        if gap is None:
             return
         for first, last in nack.ranges:
-            for packet in stream.held(first, last):
-                self._schedule_answer(stream, packet, now)
+            if first <= gap.first_missing <= last:
+                gap.asked_through = max(gap.asked_through, last)
+                gap.repeat_at = now + self._retry_ms(max(gap.attempts, 1))
 
-    def on_packet(self, packet: Packet, now: Milliseconds) -> None:
-        """The packet was on the network just now: whoever asked for it has been answered."""
+    def on_original(self, packet: Packet) -> None:
+        """A packet arrived as it was first sent. If it had been asked for, it was late, not lost: wait longer
+        before asking next time."""
+        gap = self._gaps.get(packet.sender)
+        if gap is not None and gap.attempts and packet.last_sequence <= gap.asked_through:
+            self.delay_ms = min(2.0 * self.delay_ms, self._config.nack_delay_ms_max)
+
+    def _request(self, stream: Stream, ranges: Ranges, is_repeated: bool) -> list[Nack]:
+        """Asks for these, in as many frames as that takes."""
+        self.delay_ms = max(self._config.nack_delay_ms, self.delay_ms * _DELAY_DECAY)
+        size = self._ranges_per_nack
+        return [
+            Nack(stream.machine, ranges[start : start + size], is_repeated)
+            for start in range(0, len(ranges), size)
+        ]
+
+    def _reordering_ms(self) -> Milliseconds:
+        """How long something may be missing before it counts as lost."""
+        return self.delay_ms * (1.0 + self._random.random())
+
+    def _retry_ms(self, attempts: int) -> Milliseconds:
+        first_ms = max(self._config.nack_retry_ms, self._round_trip.bound_ms())
+        doubled_ms = first_ms * 2.0 ** min(attempts - 1, 16)
+        return min(doubled_ms, self._config.nack_retry_ms_max) * (1.0 + 0.5 * self._random.random())
+
+
+class Answers:
+    """What others lack and we hold."""
+
+    def __init__(self, dag: CausalDag, config: TransportConfig, random: Random, round_trip: RoundTrip) -> None:
+        self._dag = dag
+        self._config = config
+        self._random = random
+        self._round_trip = round_trip
+        self._scheduled: dict[tuple[Machine, int], tuple[Milliseconds, Packet]] = {}
+        """Packets somebody asked for, by sender and first sequence, and when to send each."""
+        self._answered: dict[tuple[Machine, int], Milliseconds] = {}
+        """When each was last retransmitted, by anyone, oldest first; kept for `answer_hold_ms`."""
+        self._paced_until: Milliseconds = 0.0
+
+    def next_deadline(self) -> Milliseconds:
+        if not self._scheduled:
+            return _NEVER
+        return max(min([at for at, _ in self._scheduled.values()]), self._paced_until)
+
+    def __len__(self) -> int:
+        return len(self._scheduled)
+
+    def on_request(self, nack: Nack, now: Milliseconds) -> None:
+        """Somebody lacks this. If it is for us to answer, do so in due time."""
+        stream = self._dag.streams[nack.machine]
+        is_ours = stream is self._dag.own
+        if not is_ours and not nack.is_repeated:
+            return
+        self._forget_answered(now)
+        for packet in stream.held(nack.ranges):
+            key = (packet.sender, packet.sequence)
+            if key in self._scheduled or key in self._answered:
+                continue
+            if len(self._scheduled) >= self._config.answers_max:
+                break
+            self._scheduled[key] = (now if is_ours else now + self._back_off_ms(), packet)
+
+    def on_retransmission(self, packet: Packet, now: Milliseconds) -> None:
+        """Somebody has answered."""
         key = (packet.sender, packet.sequence)
-        if self._answers.pop(key, None) is not None:
-            self._answered[key] = now
+        self._scheduled.pop(key, None)
+        self._note_answered(key, now)
 
-    def answers_due(self, now: Milliseconds, size_of: Callable[[Packet], int]) -> list[Packet]:
+    def due(self, now: Milliseconds) -> list[Packet]:
         """Packets to retransmit now, lowest first, no faster than the configured rate."""
-        if not self._answers or now < self._paced_until:
+        if not self._scheduled or now < self._paced_until:
             return []
-        due = sorted(key for key, at in self._answers.items() if at <= now)
         packets: list[Packet] = []
         spent = 0
-        for key in due:
+        for key in sorted([key for key, (at, _) in self._scheduled.items() if at <= now]):
             if spent >= self._config.retransmit_bytes_per_ms:
                 break
-            del self._answers[key]
-            machine, sequence = key
-            held = self._dag.streams[machine].held(sequence, sequence)
-            if held:  # it may have become stable in the meantime: then nobody lacks it
-                packets.append(held[0])
-                spent += size_of(held[0])
-                self._answered[key] = now
+            _, packet = self._scheduled.pop(key)
+            if packet.last_sequence > self._dag.streams[packet.sender].stable_through:  # else nobody lacks it
+                packets.append(packet)
+                spent += self._dag.cost_bytes(packet)
+                self._note_answered(key, now)
         self._paced_until = now + spent / self._config.retransmit_bytes_per_ms
         return packets
 
-    def _schedule_answer(self, stream: Stream, packet: Packet, now: Milliseconds) -> None:
-        key = (packet.sender, packet.sequence)
-        if key in self._answers or len(self._answers) >= self._config.answers_max:
-            return
+    def _back_off_ms(self) -> Milliseconds:
+        patience_ms = max(self._config.answer_delay_ms, self._round_trip.smoothed_ms / 2.0)
+        return patience_ms * (1.0 + 2.0 * self._random.random())
+
+    def _note_answered(self, key: tuple[Machine, int], now: Milliseconds) -> None:
         self._forget_answered(now)
-        if key in self._answered:
-            return
-        delay = 0.0
-        if stream is not self._dag.own:
-            patience_ms = max(self._config.answer_delay_ms, self._round_trip.smoothed_ms / 2.0)
-            delay = patience_ms * (1.0 + 2.0 * self._random.random())
-        self._answers[key] = now + delay
+        self._answered.pop(key, None)  # so that it is added last
+        self._answered[key] = now
 
     def _forget_answered(self, now: Milliseconds) -> None:
         horizon = now - self._config.answer_hold_ms
         expired = []
-        for key, at in self._answered.items():  # oldest first: entries are added as time goes on
+        for key, at in self._answered.items():
             if at > horizon:
                 break
             expired.append(key)
         for key in expired:
             del self._answered[key]
-
-    def _retry_ms(self, attempts: int) -> Milliseconds:
-        first_ms = max(self._config.nack_retry_ms, self._round_trip.bound_ms())
-        doubled = first_ms * 2.0 ** min(attempts - 1, 16)
-        return min(doubled, self._config.nack_retry_ms_max) * (1.0 + 0.5 * self._random.random())

@@ -9,13 +9,19 @@ _DEVIATION_SMOOTHING = 0.25
 
 
 class RoundTrip:
-    """A smoothed mean and deviation of observed times, as TCP keeps them (RFC 6298)."""
+    """A smoothed mean and deviation of observed times, as TCP keeps them (RFC 6298).
 
-    def __init__(self) -> None:
+    What takes longer than `ceiling_ms` is not the network: a pause of our own, or a repaired loss.
+    """
+
+    def __init__(self, ceiling_ms: Milliseconds) -> None:
+        self._ceiling_ms = ceiling_ms
         self.smoothed_ms: Milliseconds = 0.0
         self._deviation_ms: Milliseconds = 0.0
 
     def observe(self, sample_ms: Milliseconds) -> None:
+        if sample_ms > self._ceiling_ms:
+            return
         if not self.smoothed_ms:
             self.smoothed_ms = sample_ms
             self._deviation_ms = sample_ms / 2.0
@@ -26,4 +32,4 @@ class RoundTrip:
 
     def bound_ms(self) -> Milliseconds:
         """An answer that takes longer than this is probably lost; 0 while nothing has been measured."""
-        return self.smoothed_ms + 4.0 * self._deviation_ms
+        return min(self.smoothed_ms + 4.0 * self._deviation_ms, self._ceiling_ms)

@@ -32,6 +32,9 @@ SEND_BUFFER_BYTES = 4 * 1_048_576
 DRAIN_DATAGRAMS_MAX = 128
 """Most datagrams taken from a socket before the protocol gets to work on them."""
 
+DRAINS_MAX = 256
+"""Most such batches taken in a row after a pause, lest a flood keep us from ever acting."""
+
 _DATAGRAM_BYTES_MAX = 65_536
 _SO_RCVBUFFORCE = 33
 _SO_SNDBUFFORCE = 32
@@ -125,9 +128,18 @@ class UdpChannel:
             opened.close()
         self._sockets.clear()
 
-    def _drain(self, opened: socket.socket) -> None:
+    def drain(self) -> None:
+        """Takes in everything that has arrived, as far as the buffers go."""
+        for opened in self._sockets:
+            for _ in range(DRAINS_MAX):
+                if not self._drain(opened):
+                    break
+
+    def _drain(self, opened: socket.socket) -> bool:
+        """Takes in a batch; returns whether there may be more."""
         arrivals: list[tuple[bytes, Address]] = []
         own_address = self.own_address
+        is_empty = True
         for _ in range(DRAIN_DATAGRAMS_MAX):
             try:
                 data, address = opened.recvfrom(_DATAGRAM_BYTES_MAX)
@@ -138,9 +150,12 @@ class UdpChannel:
                 break
             if address != own_address:
                 arrivals.append((data, address))
+        else:
+            is_empty = False
         if arrivals:
             self.counters["datagrams_received"] += len(arrivals)
             self._on_arrivals(arrivals)
+        return not is_empty
 
     def _open_own(self, mode: Mode) -> socket.socket:
         own = self._open()

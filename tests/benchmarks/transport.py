@@ -23,7 +23,7 @@ from multiprocessing.connection import Connection
 
 import uvloop
 
-from kvstore.node import Node, NodeConfig
+from kvstore.node import Node, NodeConfig, Upward
 from transport.messages import Machine, Message, Service, View
 from transport.udp import BroadcastMode
 
@@ -139,7 +139,7 @@ class _Member:
         self._is_sending = False
 
     async def run(self, seconds: float, barrier: multiprocessing.synchronize.Barrier, pipe: Connection) -> None:
-        self._node = Node(self._config, self._on_delivered)
+        self._node = Node(self._config, Upward(delivered=self._on_delivered))
         await asyncio.get_running_loop().run_in_executor(None, barrier.wait, _DEADLINE_SECONDS)
         self._is_sending = self._is_talker
         low_load = asyncio.create_task(self._send_slowly()) if self._case.outstanding == 0 else None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from kvstore.journal import JournalWriter
 from transport.effects import Event, Journal, Reason
 
@@ -43,6 +45,26 @@ def test_files_within_the_bound_stay(tmp_path: Path) -> None:
         journal.write(Journal(Event.SENT, f"a.1.{number}"), 0.0)
     journal.close()
     assert len(list(tmp_path.iterdir())) == 8
+
+
+def test_a_full_disk_loses_entries_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    journal = JournalWriter(tmp_path / "journal", "a")
+    (tmp_path / "journal").rmdir()  # what the writer meets is an error of the file system, as on a full disk
+    for number in range(5):
+        journal.write(Journal(Event.SENT, f"a.1.{number}"), 0.0)
+    journal.close()
+    assert journal.lost == 5
+    assert caplog.text.count("cannot write the journal") == 1
+
+
+def test_a_queue_that_is_full_loses_entries(tmp_path: Path) -> None:
+    journal = JournalWriter(tmp_path, "a", queue_entries_max=1)
+    for number in range(5_000):
+        journal.write(Journal(Event.SENT, f"a.1.{number}"), 0.0)
+    journal.close()
+    written = sum(len(file.read_text().splitlines()) for file in tmp_path.iterdir())
+    assert written + journal.lost == 5_000
+    assert journal.lost
 
 
 def test_a_restart_begins_a_new_file(tmp_path: Path) -> None:

@@ -6,13 +6,14 @@ import asyncio
 import json
 import logging
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kvstore.journal import JournalWriter
-from kvstore.node import LOOPBACK_DATAGRAM_BYTES, Node, NodeConfig, fit_to_network
+from kvstore.node import LOOPBACK_DATAGRAM_BYTES, Node, NodeConfig, Upward, fit_to_network
 from transport.chaos import Chaos
 from transport.config import TransportConfig
 from transport.lansis import QueueFull
@@ -38,9 +39,8 @@ class Cluster:
                 transport=config or TransportConfig(),
                 with_chaos=with_chaos,
             )
-            self.nodes[machine.name] = Node(
-                node_config, self.delivered[machine.name].extend, on_stuck=self.stuck.append
-            )
+            upward = Upward(delivered=self.delivered[machine.name].extend, stuck=self.stuck.append)
+            self.nodes[machine.name] = Node(node_config, upward)
 
     async def eventually(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(20.0):
@@ -118,7 +118,7 @@ def test_a_delivery_may_multicast(broadcast_port: int) -> None:
                     remaining -= 1
                     cluster.nodes["b"].multicast(Service.AGREED, b"answer")
 
-        cluster.nodes["b"]._on_delivered = answer
+        cluster.nodes["b"]._upward = Upward(delivered=answer)
         for _ in range(20):
             cluster.nodes["a"].multicast(Service.AGREED, b"question")
         await cluster.delivered_everywhere(40)
@@ -132,18 +132,80 @@ def test_backpressure_ends_when_the_window_moves(broadcast_port: int) -> None:
         config = TransportConfig(queue_messages_max=64, window_messages_max=32)
         cluster = Cluster("ab", broadcast_port, config)
         sender = cluster.nodes["a"]
-        refused = 0
-        for number in range(500):
-            try:
-                sender.multicast(Service.AGREED, b"%d" % number)
-            except QueueFull:
-                refused += 1
-                await sender.room()
-                sender.multicast(Service.AGREED, b"%d" % number)
+        for number in range(64):
+            sender.multicast(Service.AGREED, b"%d" % number)
+        with pytest.raises(QueueFull):
+            sender.multicast(Service.AGREED, b"one too many")
+        await asyncio.gather(*(sender.send(Service.AGREED, b"%d" % number) for number in range(64, 500)))
         await cluster.delivered_everywhere(500)
-        assert refused
         assert [int(message.payload) for message in cluster.delivered["b"]] == list(range(500))
         cluster.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_failing_callback_stops_the_node_loudly(broadcast_port: int, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        cluster = Cluster("ab", broadcast_port)
+        failures: list[Exception] = []
+
+        def fail(messages: tuple[Message, ...]) -> None:
+            raise KeyError("the application is broken")
+
+        broken = cluster.nodes["b"]
+        broken._upward = Upward(delivered=fail, failed=failures.append)
+        cluster.nodes["a"].multicast(Service.CAUSAL, b"x")
+        await cluster.eventually(lambda: bool(failures))
+        assert isinstance(failures[0], KeyError)
+        with pytest.raises(RuntimeError, match="closed"):
+            broken.multicast(Service.BASIC, b"y")
+        cluster.close()
+
+    asyncio.run(scenario())
+    assert "the node stops" in caplog.text
+
+
+def test_a_closed_node_is_silent(broadcast_port: int) -> None:
+    async def scenario() -> None:
+        cluster = Cluster("ab", broadcast_port)
+        node = cluster.nodes["a"]
+        node._upward = Upward(delivered=lambda messages: node.close())
+        node.multicast(Service.BASIC, b"x")
+        await cluster.eventually(lambda: node._is_closed)
+        sent = node.machine.counters["statuses_sent"]
+        await asyncio.sleep(0.25)  # more than two heartbeats
+        assert node.machine.counters["statuses_sent"] == sent
+        cluster.close()
+
+    asyncio.run(scenario())
+
+
+def test_after_a_pause_of_its_own_a_node_hears_the_others_first(broadcast_port: int) -> None:
+    async def scenario() -> None:
+        config = TransportConfig(window_messages_max=16, stuck_after_ms=200.0)
+        cluster = Cluster("ab", broadcast_port, config)
+        sender = cluster.nodes["a"]
+        for number in range(40):
+            await sender.send(Service.AGREED, b"%d" % number)
+        await asyncio.sleep(0.005)
+        cluster.nodes["b"]._settle()  # b has answered; a is about to hear it, but we stop the whole process
+        time.sleep(0.5)
+        await cluster.delivered_everywhere(40)
+        assert cluster.stuck == []
+        cluster.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_node_that_cannot_be_leaves_nothing_open(broadcast_port: int) -> None:
+    async def scenario() -> None:
+        stranger = NodeConfig(
+            Machine("x", 1), View(1, (Machine("a", 1),)), BroadcastMode(("127.255.255.255", broadcast_port))
+        )
+        with pytest.raises(ValueError, match="not a member"):
+            Node(stranger, Upward(delivered=lambda messages: None))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as exclusive:
+            exclusive.bind(("127.255.255.255", broadcast_port))  # only if nobody else has it
 
     asyncio.run(scenario())
 
@@ -172,7 +234,7 @@ def test_noise_on_the_port_is_counted_and_logged_once(
             stranger.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
             for _ in range(30):
                 stranger.sendto(b"\x01\x00not for us at all", ("127.255.255.255", broadcast_port))
-        peer_errors = cluster.nodes["a"]._peer_errors
+        peer_errors = cluster.nodes["a"].peer_errors
         await cluster.eventually(lambda: peer_errors.counts.total() == 30)
         cluster.nodes["a"].multicast(Service.AGREED, b"still here")
         await cluster.delivered_everywhere(1)

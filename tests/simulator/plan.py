@@ -6,7 +6,7 @@ that need calm in one respect and storm in another are found too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from string import ascii_lowercase
 
@@ -48,6 +48,8 @@ class Plan:
     weather: Weather
     cuts: tuple[Cut, ...]
     crashes: tuple[tuple[float, str], ...]
+    pauses: tuple[tuple[float, str, float], ...]
+    """When a process is stopped, which, and for how long; what arrives meanwhile waits for it."""
     load: Load
     config: TransportConfig
     through_codec: bool
@@ -60,17 +62,24 @@ def draw_plan(seed: int, nodes_min: int = 3, nodes_max: int = 9) -> Plan:
     duration_ms = random.uniform(800.0, 3_000.0)
     datagram_bytes_max = random.choice((1_400, 1_400, 600, 9_000))
     weather = _draw_weather(random)
-    return Plan(
+    plan = Plan(
         seed=seed,
         nodes=nodes,
         duration_ms=duration_ms,
         weather=weather,
         cuts=_draw_cuts(random, nodes, duration_ms) if random.random() < 0.5 else (),
         crashes=_draw_crashes(random, nodes, duration_ms) if random.random() < 0.15 else (),
+        pauses=(),
         load=_draw_load(random, len(nodes), datagram_bytes_max),
         config=_draw_config(random, datagram_bytes_max, weather),
         through_codec=random.random() < 0.2,
     )
+    if random.random() < 0.2:
+        plan = replace(plan, pauses=_draw_pauses(random, nodes, duration_ms))
+    if random.random() < 0.05 and len(nodes) <= 5:
+        heavy = replace(plan.load, messages_per_second=10.0 * plan.load.messages_per_second)
+        plan = replace(plan, load=heavy)
+    return plan
 
 
 def _draw_weather(random: Random) -> Weather:
@@ -86,7 +95,9 @@ def _draw_weather(random: Random) -> Weather:
 
 
 def _draw_cuts(random: Random, nodes: tuple[str, ...], duration_ms: float) -> tuple[Cut, ...]:
-    cuts = []
+    cuts: list[Cut] = []
+    if len(nodes) == 1:
+        return ()
     for at_ms in sorted(random.uniform(0.0, duration_ms) for _ in range(random.randint(1, 6))):
         kind = random.choice(("groups", "one_way", "heal"))
         if kind == "groups":
@@ -104,6 +115,15 @@ def _draw_cuts(random: Random, nodes: tuple[str, ...], duration_ms: float) -> tu
 def _draw_crashes(random: Random, nodes: tuple[str, ...], duration_ms: float) -> tuple[tuple[float, str], ...]:
     victims = random.sample(nodes, random.randint(1, max(1, len(nodes) // 3)))
     return tuple((random.uniform(0.0, duration_ms), victim) for victim in victims)
+
+
+def _draw_pauses(
+    random: Random, nodes: tuple[str, ...], duration_ms: float
+) -> tuple[tuple[float, str, float], ...]:
+    return tuple(
+        (random.uniform(0.0, duration_ms), random.choice(nodes), random.choice((20.0, 200.0, 1_500.0)))
+        for _ in range(random.randint(1, 4))
+    )
 
 
 def _draw_load(random: Random, node_count: int, datagram_bytes_max: int) -> Load:

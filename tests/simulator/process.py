@@ -9,9 +9,12 @@ from tests.simulator.disk import Disk
 from tests.simulator.network import Network
 from tests.simulator.world import World
 from transport.config import TransportConfig
-from transport.effects import Backpressure, Broadcast, Delivered, Effect, Journal, Received
+from transport.effects import Backpressure, Broadcast, Delivered, Effect, Journal, Received, WindowStuck
 from transport.lansis import Lansis
 from transport.messages import Datagram, Machine, Message, Service, View
+
+INBOX_DATAGRAMS_MAX = 500
+"""How many datagrams wait for a process that is stopped."""
 
 _INCARNATION_FILE = "incarnation"
 
@@ -28,12 +31,15 @@ class Process:
         """What sending does to a datagram: nothing, or a round through the codec."""
         self.on_received: Callable[[Message], None] = lambda message: None
         self.on_delivered: Callable[[Message], None] = lambda message: None
+        self.on_stuck: Callable[[tuple[Machine, ...]], None] = lambda laggards: None
         self.on_step: Callable[[Lansis], None] = lambda machine: None
         self.on_journal: Callable[[Journal], None] = lambda journal: None
         self._world = world
         self._network = network
         self._random = random
         self._wakes_at = float("inf")
+        self._paused_until = 0.0
+        self._inbox: list[Datagram] = []
 
     def start(self, view: View, config: TransportConfig) -> Machine:
         stored = self.disk.read(_INCARNATION_FILE)
@@ -51,8 +57,25 @@ class Process:
 
     def crash(self) -> None:
         self.machine = None
+        self._inbox.clear()
         self._network.detach(self.name)
         self.disk.crash()
+
+    def pause(self, duration_ms: float) -> None:
+        """Stops the process. What it sends and decides meanwhile is nothing; what arrives waits for it."""
+        self._paused_until = max(self._paused_until, self._world.now + duration_ms)
+        self._world.at(self._paused_until, self._resume)
+
+    def is_paused(self) -> bool:
+        return self._world.now < self._paused_until
+
+    def _resume(self) -> None:
+        if self.is_paused():
+            return  # it was stopped again
+        waiting, self._inbox = self._inbox, []
+        for datagram in waiting:
+            self._on_datagram(datagram)
+        self._settle_soon()
 
     def multicast(self, service: Service, payload: bytes) -> None:
         assert self.machine is not None
@@ -60,7 +83,10 @@ class Process:
         self._settle_soon()
 
     def _on_datagram(self, datagram: Datagram) -> None:
-        if self.machine is not None:
+        if self.is_paused():
+            if len(self._inbox) < INBOX_DATAGRAMS_MAX:  # a socket's buffer is not endless either
+                self._inbox.append(datagram)
+        elif self.machine is not None:
             self._execute(self.machine.receive(datagram, self._world.now))
             self._settle_soon()
 
@@ -79,6 +105,8 @@ class Process:
         if scheduled != self._wakes_at or machine is None:  # an earlier wake-up has replaced this one
             return
         self._wakes_at = float("inf")
+        if self.is_paused():
+            return
         while (deadline := machine.next_deadline()) <= self._world.now:
             self._execute(machine.tick(self._world.now))
             self.on_step(machine)
@@ -96,5 +124,7 @@ class Process:
                     self.on_received(message)
             elif isinstance(effect, Backpressure):
                 self.is_backed_up = effect.full
+            elif isinstance(effect, WindowStuck):
+                self.on_stuck(effect.laggards)
             elif isinstance(effect, Journal):
                 self.on_journal(effect)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -55,17 +55,16 @@ def run_seeds(layer: str, seeds: Iterable[int], nodes: tuple[int, int], jobs: in
     seeds = list(seeds)
     started = time.monotonic()
     simulated_ms = 0.0
-    failures = done = 0
-    with ProcessPoolExecutor(jobs or os.cpu_count()) as pool:
-        for outcome in pool.map(partial(run_seed, layer=layer, nodes=nodes), seeds, chunksize=4):
-            done += 1
-            simulated_ms += outcome.simulated_ms
-            if outcome.failure is not None:
-                failures += 1
-                _clear_progress()
-                print(f"seed {outcome.seed} failed at {outcome.failure}")
-                print(f"  replay: {replay_command(layer, outcome.seed, nodes)}", flush=True)
-            _show_progress(done, len(seeds), failures)
+    failures = 0
+    outcomes = _outcomes(partial(run_seed, layer=layer, nodes=nodes), seeds, jobs)
+    for done, outcome in enumerate(outcomes, start=1):
+        simulated_ms += outcome.simulated_ms
+        if outcome.failure is not None:
+            failures += 1
+            _clear_progress()
+            print(f"seed {outcome.seed} failed at {outcome.failure}")
+            print(f"  replay: {replay_command(layer, outcome.seed, nodes)}", flush=True)
+        _show_progress(done, len(seeds), failures)
     _clear_progress()
     seconds = max(time.monotonic() - started, 1e-9)
     speed = simulated_ms / 1_000.0 / seconds
@@ -74,6 +73,14 @@ def run_seeds(layer: str, seeds: Iterable[int], nodes: tuple[int, int], jobs: in
         f"({simulated_ms / 1_000.0:.0f} s simulated in {seconds:.0f} s)"
     )
     return failures
+
+
+def _outcomes(run: Callable[[int], Outcome], seeds: Iterable[int], jobs: int | None) -> Iterator[Outcome]:
+    if jobs == 1:  # in this process, where a debugger works and a test can plant bugs
+        yield from map(run, seeds)
+        return
+    with ProcessPoolExecutor(jobs or os.cpu_count()) as pool:
+        yield from pool.map(run, seeds, chunksize=4)
 
 
 def replay(layer: str, seed: int, nodes: tuple[int, int], write: Callable[[str], None]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tests.simulator.world import World
 from transport.effects import Journal
-from transport.messages import Acks, Datagram, Frame, Packet, Status
+from transport.messages import Acks, Datagram, Frame, Packet, Retransmission, Status
 
 
 class Trace:
@@ -30,6 +30,8 @@ def describe_frame(frame: Frame) -> str:
     if isinstance(frame, Packet):
         part = f" part {frame.fragment.part}" if frame.fragment else ""
         return f"{frame.service.name} {frame.id}{part} @{frame.clock} acks [{_describe_acks(frame.acks)}]"
+    if isinstance(frame, Retransmission):
+        return f"again {describe_frame(frame.packet)}"
     if isinstance(frame, Status):
         solicits = f" solicits {' '.join(map(str, frame.solicit))}" if frame.solicit else ""
         return f"STATUS @{frame.clock} last {frame.sequence} acks [{_describe_acks(frame.acks)}]{solicits}"

@@ -16,7 +16,9 @@ from tests.simulator.checkers.bounded_buffers import BoundedBuffers
 from tests.simulator.checkers.causal_order import CausalOrder
 from tests.simulator.checkers.no_duplicates import NoDuplicates
 from tests.simulator.checkers.no_loss import NoLoss
+from tests.simulator.checkers.received_once import ReceivedOnce
 from tests.simulator.checkers.safe_received import SafeReceived
+from tests.simulator.checkers.stuck_reported import StuckReported
 from tests.simulator.disk import Disk
 from tests.simulator.network import Network
 from tests.simulator.plan import Cut, Plan
@@ -27,10 +29,11 @@ from transport import codec
 from transport.lansis import Lansis
 from transport.messages import Datagram, Machine, Message, Service, View
 
-CONVERGENCE_MS_MAX = 20_000.0
+CONVERGENCE_MS_MAX = 10_000.0
 """After healing, everything must have been delivered within this simulated time."""
 
-_HEADER = b"%s:%d:"
+_HEADER = b"%s:%d:%d:"
+"""Sender, number, and how much padding follows."""
 
 
 class TransportRun:
@@ -46,6 +49,8 @@ class TransportRun:
             CausalOrder(plan.nodes),
             AgreedOrder(),
             SafeReceived(plan.nodes),
+            ReceivedOnce(plan.nodes),
+            StuckReported(),
             NoDuplicates(),
             NoLoss(),
             BoundedBuffers(),
@@ -70,15 +75,20 @@ class TransportRun:
             self.world.at(cut.at_ms, partial(self._cut, cut))
         for at_ms, name in plan.crashes:
             self.world.at(at_ms, partial(self._crash_and_restart, name))
+        for at_ms, name, duration_ms in plan.pauses:
+            self.world.at(at_ms, partial(self._pause, name, duration_ms))
         self.world.run_until(plan.duration_ms)
         self.network.heal()
         self.network.weather = plan.weather.cleared()
         deadline = self.world.now + CONVERGENCE_MS_MAX
         if plan.crashes:
             # Nobody can say when all is done that can be done: give the members a while.
-            self.world.run_until(self.world.now + 2_000.0)
+            self.world.run_until(self.world.now + 3_000.0)
         else:
             self.world.run_until(deadline, stop=lambda: not self._undelivered)
+        for name, process in self.members.items():
+            if process.is_backed_up and not plan.crashes:
+                raise Violation(f"{name} is still told that it may not send")
         live = {name: process.machine for name, process in self.members.items() if process.machine}
         for checker in self.checkers:
             checker.finished(live, self.sent)
@@ -100,14 +110,14 @@ class TransportRun:
     def _send_some(self, process: Process) -> None:
         load = self.plan.load
         for _ in range(self.random.randint(1, load.burst_max)):
-            if process.machine is None or process.is_backed_up:
+            if process.machine is None or process.is_paused() or process.is_backed_up:
                 break
             service = self.random.choice(load.services)
             number = len(self.sent[process.name])
-            header = _HEADER % (process.name.encode(), number)
             size = self.random.randint(0, 200)
             if self.random.random() < load.large_share:
                 size = self.random.randint(self.plan.config.datagram_bytes_max, load.large_bytes_max)
+            header = _HEADER % (process.name.encode(), number, size)
             self.sent[process.name].append(service)
             self._undelivered += len(self.members)
             for tell in self._tell_sent:
@@ -121,6 +131,7 @@ class TransportRun:
         process.on_delivered = lambda message: self._on_delivered(name, message)
         process.on_received = lambda message: self._on_received(name, message)
         process.on_step = lambda machine: self._on_step(name, machine)
+        process.on_stuck = lambda laggards: self._on_stuck(name, laggards)
         if self.plan.through_codec:
             process.carry = self._through_codec
         process.start(self.view, self.plan.config)
@@ -145,6 +156,10 @@ class TransportRun:
         for tell in self._tell_received:
             tell(node, sender, number, message)
 
+    def _on_stuck(self, node: str, laggards: tuple[Machine, ...]) -> None:
+        for checker in self.checkers:
+            checker.stuck(node, laggards)
+
     def _on_step(self, node: str, machine: Lansis) -> None:
         for tell in self._tell_stepped:
             tell(node, machine)
@@ -158,6 +173,10 @@ class TransportRun:
         for source, target in cut.one_way:
             self.network.cut_one_way(source, target)
 
+    def _pause(self, name: str, duration_ms: float) -> None:
+        if name in self.members:
+            self.members[name].pause(duration_ms)
+
     def _crash_and_restart(self, name: str) -> None:
         """The member is gone for good; a process of its name comes back as another machine."""
         process = self.members.pop(name)
@@ -166,6 +185,7 @@ class TransportRun:
             checker.crashed(name)
         process.on_delivered = process.on_received = lambda message: None
         process.on_step = lambda machine: None
+        process.on_stuck = lambda laggards: None
         self.world.after(self.random.uniform(1.0, 500.0), lambda: self._restart(process))
 
     def _restart(self, process: Process) -> None:
@@ -180,8 +200,8 @@ class TransportRun:
 
 
 def _parse(message: Message) -> tuple[str, int]:
-    sender, number, padding = message.payload.split(b":", 2)
-    if padding != bytes([int(number) % 251]) * len(padding):
+    sender, number, size, padding = message.payload.split(b":", 3)
+    if padding != bytes([int(number) % 251]) * int(size):
         raise Violation(f"the payload of {message.id} is not what was sent")
     if message.sender.name != sender.decode():
         raise Violation(f"{message.id} carries a payload of {sender.decode()}")

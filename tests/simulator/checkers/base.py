@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from transport.lansis import Lansis
-from transport.messages import Message, Service
+from transport.messages import Machine, Message, Service
 
 
 class Violation(AssertionError):
@@ -26,6 +26,9 @@ class Checker:
 
     def crashed(self, node: str) -> None:
         """The node is gone, and will not come back as the same machine."""
+
+    def stuck(self, node: str, laggards: tuple[Machine, ...]) -> None:
+        """The node's machine has reported that it cannot go on because of these."""
 
     def stepped(self, node: str, machine: Lansis) -> None:
         """The node's machine has just handled an input."""

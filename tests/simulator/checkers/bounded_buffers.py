@@ -15,10 +15,19 @@ class BoundedBuffers(Checker):
         if pending > config.pending_bytes_max + 2 * packet_cost:
             raise Violation(f"{node} keeps {pending} bytes of one sender pending")
         buffered, own = machine.window_bytes()
-        if own > config.window_bytes_max // len(machine.view.members) + packet_cost:
+        members = len(machine.view.members)
+        if own > max(config.window_bytes_max // members, packet_cost):
             raise Violation(f"{node} has {own} bytes in flight, more than its share of the window")
-        bound = config.buffer_windows_max * config.window_bytes_max
+        if machine.window_messages()[1] > max(config.window_messages_max // members, 1):
+            raise Violation(f"{node} has {machine.window_messages()[1]} units in flight, more than its share")
+        if machine.scheduled_answers() > config.answers_max:
+            raise Violation(f"{node} is about to retransmit {machine.scheduled_answers()} packets")
+        bound = config.buffer_windows_max * max(config.window_bytes_max, members * packet_cost)
         if buffered > bound + packet_cost:
             raise Violation(f"{node} buffers {buffered} bytes, more than {bound}")
+        # Whoever everybody waits for may still add what makes it heard.
+        waiting = config.undelivered_bytes_max + members * (config.window_bytes_max + packet_cost)
+        if machine.undelivered_bytes() > waiting:
+            raise Violation(f"{node} keeps {machine.undelivered_bytes()} bytes undelivered")
         if machine.queued_messages() > config.queue_messages_max:
             raise Violation(f"{node} queues {machine.queued_messages()} messages")

@@ -7,6 +7,7 @@ removes it. Then the demand is on the DAGs: what one live member has, all have.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from tests.simulator.checkers.base import Checker, Violation
 from transport.lansis import Lansis
@@ -37,7 +38,6 @@ class NoLoss(Checker):
 
     def _demand_equal_dags(self, live: Mapping[str, Lansis]) -> None:
         dags = {node: machine.received_through() for node, machine in live.items()}
-        first, *rest = dags
-        for node in rest:
-            if dags[node] != dags[first]:
-                raise Violation(f"{node} has {dags[node]} in its DAG, {first} {dags[first]}")
+        for node, other in pairwise(dags):
+            if dags[node] != dags[other]:
+                raise Violation(f"{node} has {dags[node]} in its DAG, {other} {dags[other]}")

@@ -1,0 +1,377 @@
+"""The simulator finds bugs: a mutant is the real transport with one line made wrong, and some seed must notice.
+
+A mutant edits the text of a function, so that its row shows the bug itself; when the line it edits is gone, the
+test says so. `breaks` names what may notice first: a checker, the transport layer's own checks of payloads,
+datagram sizes and incarnations, or an exception in a machine.
+
+`HOLES` are mutants that do harm and pass unnoticed, each with what it would take to notice them. They are
+expected to fail; closing a hole turns its test red until the row moves to `MUTANTS`.
+
+Not here, because they are no bugs: ordering by clock alone before a stable sort over members in order; a fragment
+taken whatever its part (the DAG is in order); a promise to ourselves one too high (nobody's clock is above that
+of a packet we have); own packets kept out of full buffers (a full window stops us before).
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import pytest
+
+from tests.simulator.checkers import Violation
+from tests.simulator.plan import draw_plan
+from tests.simulator.process import Process
+from tests.simulator.transport_layer import TransportRun
+from transport import codec
+from transport.dag import CausalDag, Stream
+from transport.delivery import Delivery, Reassembly
+from transport.flow import FlowControl
+from transport.lansis import Lansis
+from transport.ordering import LamportOrder
+from transport.packing import SendQueue
+from transport.recovery import Answers, Requests
+
+SEEDS_MAX = 60
+HOLE_SEEDS = range(27, 43)
+"""Some of everything happens in these: backpressure, fragments, a stuck window, duplicates."""
+
+
+class Edit(NamedTuple):
+    """`old`, which the function's source has once, becomes `new`."""
+
+    owner: type | ModuleType
+    function: str
+    old: str
+    new: str
+
+
+class Mutant(NamedTuple):
+    name: str
+    breaks: tuple[str, ...]
+    edits: tuple[Edit, ...]
+    first_seed: int = 1
+    """Where the search begins: the rarer a bug shows, the closer to a seed that shows it."""
+    nodes: tuple[int, int] = (3, 5)
+
+
+NO_HEARTBEAT = (
+    Edit(Lansis, "__init__", "now + config.heartbeat_ms * random.random()", 'float("inf")'),
+    Edit(Lansis, "_acknowledge", "now + self.config.heartbeat_ms", 'float("inf")'),
+)
+
+MUTANTS = [
+    # The DAG
+    Mutant(
+        "a packet enters without what it acknowledges",
+        ("causal_order",),
+        (Edit(CausalDag, "_may_enter", "inserted_through < sequence", "inserted_through < 0"),),
+    ),
+    Mutant(
+        "a pending packet is stored again",
+        ("KeyError", "no_duplicates", "bounded_buffers"),
+        (
+            Edit(Stream, "has", " or packet.sequence in self.pending", ""),
+            Edit(Stream, "fits_between", "if place < len(self.pending_sequences)", "if False"),
+        ),
+    ),
+    Mutant(
+        "one acknowledgement makes stable",
+        ("no_loss", "safe_received"),
+        (Edit(CausalDag, "take_stable", "min(through,", "max(through,"),),
+    ),
+    Mutant(
+        "what is in the DAG leaves the buffer",
+        ("no_loss",),
+        (Edit(CausalDag, "take_stable", "last_sequence <= through", "last_sequence <= stream.inserted_through"),),
+    ),
+    Mutant(
+        "a promise counts before what precedes it",
+        ("agreed_order", "no_loss"),
+        (Edit(CausalDag, "promise", "if sequence > stream.inserted_through", "if False"),),
+    ),
+    Mutant(
+        "a newcomer overtakes the pending",
+        ("no_loss",),
+        (Edit(CausalDag, "store", "(stream is self.own or not self._waiting) and ", ""),),
+    ),
+    Mutant(
+        "pending packets have no bound",
+        ("bounded_buffers",),
+        (Edit(Lansis, "_objection", "stream.pending_bytes >= self.config.pending_bytes_max", "False"),),
+        first_seed=25,
+    ),
+    Mutant(
+        "full buffers take in more",
+        ("bounded_buffers",),
+        (Edit(CausalDag, "_may_enter", "self.is_full()", "False"),),
+        first_seed=45,
+        nodes=(3, 9),
+    ),
+    Mutant(
+        "buffers that were full stay shut",
+        ("no_loss",),
+        (Edit(Lansis, "_settle_stability", "was_full and stable", "False"),),
+        first_seed=45,
+        nodes=(3, 9),
+    ),
+    # Clocks and order
+    Mutant(
+        "the order is decided by the furthest member",
+        ("agreed_order",),
+        (Edit(LamportOrder, "release", "min(self._heard", "max(self._heard"),),
+    ),
+    Mutant(
+        "the order is decided one clock too early",
+        ("agreed_order",),
+        (Edit(LamportOrder, "release", "min(self._heard.values())", "min(self._heard.values()) + 1"),),
+    ),
+    Mutant(
+        "released messages are not sorted",
+        ("agreed_order",),
+        (Edit(LamportOrder, "release", "released.sort()", "pass"),),
+    ),
+    Mutant(
+        "receiving does not raise the clock",
+        ("no_loss", "agreed_order"),
+        (Edit(Lansis, "_on_packet", "max(self.clock, packet.last_clock)", "self.clock"),),
+    ),
+    Mutant(
+        "a status promises one clock too many",
+        ("agreed_order", "no_loss"),
+        (Edit(Lansis, "_acknowledge", "self.clock, own_sequence", "self.clock + 1, own_sequence"),),
+    ),
+    # Delivery
+    Mutant(
+        "safe messages do not wait to be stable",
+        ("safe_received",),
+        (Edit(Delivery, "settle", "streams[message.sender].stable_through < message.sequence", "False"),),
+    ),
+    Mutant(
+        "causal messages do not wait for ordered causes",
+        ("causal_order",),
+        (Edit(Delivery, "_deliver_or_hold", "if not self.undelivered_count", "if True"),),
+        first_seed=15,
+    ),
+    Mutant(
+        "the latest cause is overlooked",
+        ("causal_order",),
+        (Edit(Delivery, "_blocker", "undelivered[0] <= past", "undelivered[0] < past"),),
+        first_seed=25,
+    ),
+    Mutant(
+        "a message's past is only its sender's",
+        ("causal_order",),
+        (Edit(Delivery, "inserted", "self._past[packet.sender].update(packet.acks)", "pass"),),
+        first_seed=25,
+    ),
+    Mutant(
+        "basic messages are delivered on arrival and again",
+        ("no_duplicates",),
+        (Edit(Delivery, "inserted", "return [], []  # delivered on arrival", "return _messages(packet), []"),),
+    ),
+    Mutant(
+        "fragments are put together backwards",
+        ("transport_layer",),
+        (Edit(Reassembly, "add", "self._parts.append(", "self._parts.insert(0, "),),
+    ),
+    # Recovery and acknowledgements
+    Mutant(
+        "only the sender answers",
+        ("no_loss",),
+        (Edit(Answers, "on_request", "not is_ours and not nack.is_repeated", "not is_ours"),),
+        first_seed=55,
+    ),
+    Mutant(
+        "what was answered once is never answered again",
+        ("no_loss",),
+        (Edit(Answers, "_forget_answered", "if at > horizon", "if True"),),
+    ),
+    Mutant(
+        "a request is not repeated",
+        ("no_loss",),
+        (Edit(Requests, "_retry_ms", "min(doubled_ms, self._config.nack_retry_ms_max)", "_NEVER"),),
+    ),
+    Mutant(
+        "nobody mentions a last message that was lost",
+        ("no_loss",),
+        NO_HEARTBEAT,
+        first_seed=25,
+    ),
+    Mutant(
+        "neither heartbeats nor solicitations",
+        ("no_loss",),
+        (*NO_HEARTBEAT, Edit(Lansis, "_watch_waits", "now + self._solicit_ms", "None")),
+    ),
+    Mutant(
+        "acknowledging what is only known to exist",
+        ("no_loss", "safe_received"),
+        (Edit(Lansis, "_acknowledge", "(machine, stream.inserted_through)", "(machine, stream.known_through)"),),
+    ),
+    Mutant(
+        "packets acknowledge nothing",
+        ("causal_order",),
+        (Edit(Lansis, "_next_packet", "stream.inserted_through > self._acked.get(machine, 0)", "False"),),
+    ),
+    # Sending
+    Mutant(
+        "a share of the window is no bound",
+        ("bounded_buffers",),
+        (
+            Edit(
+                FlowControl,
+                "blocked",
+                "own.buffered_bytes + self._largest_packet_bytes > self.share_bytes",
+                "False",
+            ),
+        ),
+    ),
+    Mutant(
+        "the queue is never full",
+        ("bounded_buffers",),
+        (Edit(SendQueue, "is_full", "len(self._waiting) >= self._config.queue_messages_max", "False"),),
+        first_seed=15,
+    ),
+    Mutant(
+        "a full queue tells nobody",
+        ("QueueFull",),
+        (Edit(Lansis, "multicast", "return [Backpressure(full=True)]", "pass"),),
+        first_seed=15,
+    ),
+    Mutant(
+        "packets mix services",
+        ("transport_layer",),
+        (Edit(SendQueue, "take_run", "next_service is not service or ", ""),),
+    ),
+    Mutant(
+        "packets outgrow their datagrams",
+        ("transport_layer", "bounded_buffers"),
+        (Edit(SendQueue, "take_run", " or room < 0", ""),),
+    ),
+    Mutant(
+        "fragments travel without their numbers",
+        ("transport_layer", "ValueError"),
+        (Edit(codec, "_packet_to_list", "*(packet.fragment or ()),", ""),),
+    ),
+    # Restarts
+    Mutant(
+        "a restart keeps its incarnation",
+        ("transport_layer",),
+        (Edit(Process, "start", 'int(stored or b"0") + 1', 'max(int(stored or b"0"), 1)'),),
+    ),
+    Mutant(
+        "an incarnation is used before it is synced",
+        ("transport_layer",),
+        (Edit(Process, "start", "self.disk.sync()", "pass"),),
+    ),
+    Mutant(
+        "a machine that is no member is listened to",
+        ("KeyError",),
+        (Edit(Lansis, "receive", "if sender not in self._dag.streams", "if False"),),
+    ),
+]
+
+HOLES = [
+    Mutant(
+        "large messages end with their first fragment",
+        ("payloads carry no length, and all bytes of the padding are the same",),
+        (Edit(SendQueue, "_take_fragment", "self._offset == len(payload)", "True"),),
+    ),
+    Mutant(
+        "backpressure never ends",
+        ("nobody asks in the end whether a sender may send again",),
+        (Edit(Lansis, "_send_queued", "self._queue_full and self._queue.has_room()", "False"),),
+    ),
+    Mutant(
+        "messages are reported as received twice",
+        ("of what was received, only safe messages are looked at, as a set",),
+        (Edit(Lansis, "_insert", "received += open_messages", "received += open_messages * 2"),),
+    ),
+    Mutant(
+        "messages are reported as received against causal order",
+        ("nobody looks at the order of what was received",),
+        (Edit(Lansis, "_insert", "received += open_messages", "received[:0] = open_messages"),),
+    ),
+    Mutant(
+        "a stuck window is not reported",
+        ("nobody looks at WindowStuck",),
+        (Edit(Lansis, "_watch_for_breaks", "effects.append(WindowStuck(tuple(suspects)))", "pass"),),
+    ),
+    Mutant(
+        "a packet exceeds the share in messages",
+        ("bounded_buffers looks at the window's bytes only",),
+        (Edit(FlowControl, "units_allowed", " - self._dag.own.buffered_messages", ""),),
+    ),
+    Mutant(
+        "answers have no bound",
+        ("bounded_buffers does not look at the answers that wait",),
+        (Edit(Answers, "on_request", "len(self._scheduled) >= self._config.answers_max", "False"),),
+    ),
+    Mutant(
+        "a backlog of ordered messages stops nobody",
+        ("no plan draws an undelivered_bytes_max that is ever reached",),
+        (Edit(Delivery, "awaited_clock", "self.undelivered_bytes < self._undelivered_bytes_max", "True"),),
+    ),
+    Mutant(
+        "the largest receive buffer decides the window",
+        ("all nodes of a plan have the same window_bytes_max",),
+        (Edit(FlowControl, "_fit_window", "min(self._windows_bytes", "max(self._windows_bytes"),),
+    ),
+]
+
+
+def mutated(edit: Edit) -> object:
+    """The function with the edit made."""
+    function = vars(edit.owner)[edit.function]
+    source = textwrap.dedent(inspect.getsource(function))
+    if source.count(edit.old) != 1:
+        raise LookupError(f"{edit.function} has {edit.old!r} not once: adapt the mutant to its source")
+    namespace: dict[str, object] = {}
+    exec(compile(source.replace(edit.old, edit.new), "<mutant>", "exec"), function.__globals__, namespace)
+    return namespace[edit.function]
+
+
+def broken_property(seed: int, nodes: tuple[int, int]) -> str | None:
+    """The checker that complains of the seed, or the kind of exception it raises."""
+    try:
+        TransportRun(draw_plan(seed, *nodes)).run()
+    except Violation as violation:
+        return Path(traceback.extract_tb(violation.__traceback__)[-1].filename).stem
+    except Exception as error:
+        return type(error).__name__
+    return None
+
+
+def hunt(mutant: Mutant, seeds: range) -> tuple[int, str] | None:
+    """The first seed that notices the mutant (and would pass without it), and what noticed."""
+    edits = [(edit, mutated(edit)) for edit in mutant.edits]
+    for seed in seeds:
+        with pytest.MonkeyPatch.context() as patch:
+            for edit, function in edits:
+                patch.setattr(edit.owner, edit.function, function)
+            broken = broken_property(seed, mutant.nodes)
+        if broken is not None and broken_property(seed, mutant.nodes) is None:
+            return seed, broken
+    return None
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_the_simulator_catches(mutant: Mutant) -> None:
+    caught = hunt(mutant, range(mutant.first_seed, mutant.first_seed + SEEDS_MAX))
+    assert caught is not None, f"{SEEDS_MAX} seeds did not notice"
+    seed, broken = caught
+    assert broken in mutant.breaks, f"seed {seed}"
+
+
+UNNOTICED = [pytest.mark.xfail(strict=True, raises=AssertionError, reason=hole.breaks[0]) for hole in HOLES]
+
+
+@pytest.mark.parametrize(
+    "mutant", [pytest.param(hole, id=hole.name, marks=mark) for hole, mark in zip(HOLES, UNNOTICED, strict=True)]
+)
+def test_the_simulator_does_not_catch_yet(mutant: Mutant) -> None:
+    assert hunt(mutant, HOLE_SEEDS) is not None

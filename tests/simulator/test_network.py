@@ -1,0 +1,162 @@
+"""The simulated network misbehaves exactly as its weather says."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from tests.simulator.network import Network, Weather
+from tests.simulator.world import World
+
+MANY = 2_000
+
+
+class Lan:
+    """A network of three hosts; remembers what arrived where and when, and what became of the rest."""
+
+    def __init__(self, weather: Weather, seed: int = 1) -> None:
+        self.world = World()
+        self.network: Network[bytes] = Network(self.world, Random(seed), weather, len)
+        self.arrived: dict[str, list[tuple[float, bytes]]] = {name: [] for name in "abc"}
+        self.fates: list[tuple[str, str, str]] = []
+        self.network.trace = lambda what, source, target, item: self.fates.append((what, source, target))
+        for name in self.arrived:
+            self.attach(name)
+
+    def attach(self, name: str) -> None:
+        self.network.attach(name, lambda item: self.arrived[name].append((self.world.now, item)))
+
+    def send(self, source: str, *items: bytes) -> None:
+        for item in items:
+            self.network.broadcast(source, item)
+
+    def run(self) -> None:
+        self.world.run_until(self.world.now + 100_000.0)
+
+    def items(self, name: str) -> list[bytes]:
+        return [item for _, item in self.arrived[name]]
+
+    def heard(self) -> str:
+        """Who hears whom: every host sends its name once."""
+        for name in self.arrived:
+            self.send(name, name.encode())
+        self.run()
+        heard = " ".join(f"{name}:{b''.join(sorted(self.items(name))).decode()}" for name in self.arrived)
+        for arrivals in self.arrived.values():
+            arrivals.clear()
+        return heard
+
+
+def numbered(count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(count)]
+
+
+def test_in_fair_weather_all_arrives_once_in_order_after_the_delay_and_not_at_the_sender() -> None:
+    lan = Lan(Weather(delay_ms=2.5))
+    lan.send("a", b"x", b"y")
+    lan.run()
+    assert lan.arrived == {"a": [], "b": [(2.5, b"x"), (2.5, b"y")], "c": [(2.5, b"x"), (2.5, b"y")]}
+
+
+def test_loss_is_drawn_for_each_receiver() -> None:
+    lan = Lan(Weather(loss=0.3))
+    lan.send("a", *numbered(MANY))
+    lan.run()
+    for name in "bc":
+        assert 0.26 < 1.0 - len(lan.items(name)) / MANY < 0.34
+    assert lan.items("b") != lan.items("c")
+    assert sum(what == "lost" for what, _, _ in lan.fates) == 2 * MANY - len(lan.items("b") + lan.items("c"))
+
+
+def test_duplication_makes_second_copies_and_no_third() -> None:
+    lan = Lan(Weather(duplication=0.3))
+    lan.send("a", *numbered(MANY))
+    lan.run()
+    copies = [lan.items("b").count(item) for item in numbered(MANY)]
+    assert set(copies) == {1, 2}
+    assert 0.26 < copies.count(2) / MANY < 0.34
+
+
+def test_jitter_adds_an_exponential_delay_and_reorders() -> None:
+    lan = Lan(Weather(delay_ms=1.0, jitter_ms=4.0))
+    lan.send("a", *numbered(MANY))
+    lan.run()
+    times = [time for time, _ in lan.arrived["b"]]
+    assert min(times) >= 1.0
+    assert 4.5 < sum(times) / MANY < 5.5
+    assert lan.items("b") != numbered(MANY)
+    assert sorted(lan.items("b")) == sorted(numbered(MANY))
+
+
+def test_the_same_seed_has_the_same_weather_and_another_seed_another() -> None:
+    def arrivals(seed: int) -> object:
+        lan = Lan(Weather(loss=0.2, duplication=0.2, jitter_ms=1.0), seed)
+        lan.send("a", *numbered(50))
+        lan.run()
+        return lan.arrived
+
+    assert arrivals(1) == arrivals(1)
+    assert arrivals(1) != arrivals(2)
+
+
+def test_a_one_way_cut_is_deaf_in_one_direction_only() -> None:
+    lan = Lan(Weather())
+    lan.network.cut_one_way("a", "b")
+    assert lan.heard() == "a:bc b:c c:ab"
+    assert lan.fates.count(("cut", "a", "b")) == 1
+
+
+def test_a_partition_replaces_all_cuts_and_healing_ends_it() -> None:
+    lan = Lan(Weather())
+    lan.network.cut_one_way("a", "b")
+    lan.network.partition(["ab", "c"])
+    assert lan.heard() == "a:b b:a c:"
+    lan.network.partition(["a", "bc"])
+    assert lan.heard() == "a: b:c c:b"
+    lan.network.heal()
+    assert lan.heard() == "a:bc b:ac c:ab"
+
+
+def test_what_is_under_way_when_a_cut_is_made_still_arrives() -> None:
+    lan = Lan(Weather(delay_ms=5.0))
+    lan.send("a", b"early")
+    lan.network.partition(["a", "b", "c"])
+    lan.send("a", b"late")
+    lan.run()
+    assert lan.items("b") == [b"early"]
+
+
+def test_a_detached_host_hears_nothing_until_it_is_attached_again() -> None:
+    lan = Lan(Weather(delay_ms=5.0))
+    lan.send("a", b"under way")
+    lan.network.detach("b")
+    lan.send("a", b"sent to the dead")
+    lan.run()
+    lan.attach("b")
+    lan.send("a", b"to the living")
+    lan.run()
+    assert lan.items("b") == [b"to the living"]
+    assert [fate for fate in lan.fates if fate[0] == "dead"] == [("dead", "a", "b")]
+
+
+def test_a_receiver_of_limited_bandwidth_works_through_its_buffer_at_that_rate() -> None:
+    lan = Lan(Weather(delay_ms=1.0, bytes_per_ms=10.0, buffer_bytes=10_000))
+    lan.send("a", *[bytes(100)] * 5)
+    lan.run()
+    assert [time for time, _ in lan.arrived["b"]] == pytest.approx([11.0, 21.0, 31.0, 41.0, 51.0])
+
+
+def test_what_finds_the_buffer_full_is_spilled_and_room_returns_with_time() -> None:
+    lan = Lan(Weather(delay_ms=1.0, bytes_per_ms=10.0, buffer_bytes=250))
+    lan.send("a", b"1" * 100, b"2" * 100, b"3" * 100, b"4" * 100, b"5" * 100)  # the fourth finds 300 bytes waiting
+    lan.world.run_until(20.0)
+    lan.send("b", b"6" * 100)
+    lan.run()
+    assert [item[:1] for item in lan.items("c")] == [b"1", b"2", b"3", b"6"]
+    assert [fate for fate in lan.fates if fate[0] == "spilled"] == [("spilled", "a", name) for name in "bcbc"]
+
+
+def test_clearing_the_weather_ends_the_faults_and_keeps_delay_and_bandwidth() -> None:
+    stormy = Weather(0.4, 0.3, delay_ms=5.0, jitter_ms=10.0, bytes_per_ms=20.0, buffer_bytes=200)
+    assert stormy.cleared() == Weather(delay_ms=5.0, bytes_per_ms=20.0, buffer_bytes=200)
