@@ -201,7 +201,7 @@ def _packet_to_list(kind: int, packet: Packet) -> list[object]:
 
 def _frame(item: object) -> Frame:
     fields = _list(item)
-    kind = fields[0]
+    kind = _natural(fields[0])
     if kind == _PACKET:
         return _packet(fields)
     if kind == _RETRANSMISSION:

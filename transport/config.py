@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from transport.codec import DECODE_ARRAY_MAX
+
 
 @dataclass(frozen=True, slots=True)
 class TransportConfig:
@@ -44,7 +46,8 @@ class TransportConfig:
     come, by the measured round trip. Doubles up to `nack_retry_ms_max`."""
 
     nack_retry_ms_max: float = 100.0
-    """Longest time between repetitions: bounds both the storm at a dead sender and the repair of bad luck."""
+    """Longest time between repetitions, but for a random half of it: bounds both the storm at a dead sender and
+    the repair of bad luck."""
 
     nack_ranges_max: int = 64
     """Most runs asked for at a time, in as many frames as that takes. The rest waits until these arrive."""
@@ -122,6 +125,15 @@ class TransportConfig:
     def __post_init__(self) -> None:
         if not 256 <= self.datagram_bytes_max <= 65_000:
             raise ValueError("datagram_bytes_max must be between 256 and 65,000")
+        for name, count in (
+            ("packet_units_max", self.packet_units_max),
+            ("nack_ranges_max", 2 * self.nack_ranges_max),
+            ("members_max", 3 * self.members_max),
+        ):
+            if not 1 <= count <= DECODE_ARRAY_MAX:
+                raise ValueError(f"{name} needs arrays of {count}, but a peer decodes at most {DECODE_ARRAY_MAX}")
+        if not 0.0 <= self.send_free_fraction < 1.0:
+            raise ValueError("send_free_fraction is at least 0 and below 1")
         if self.answer_hold_ms >= self.nack_retry_ms:
             raise ValueError("answer_hold_ms must be below nack_retry_ms, or repeated requests go unheard")
         if self.window_bytes_max < self.datagram_bytes_max + self.packet_overhead_bytes:

@@ -143,8 +143,6 @@ class CausalDag:
         self._bytes_max = config.buffer_windows_max * max(config.window_bytes_max, count * largest)
         self.buffered_messages = 0
         self.buffered_bytes = 0
-        self.awaited_clock: int | None = None
-        """Set while too much waits for delivery: then only machines not heard past this clock may add to it."""
         # Dictionaries serve as sets that keep their order: iteration must not depend on hash seeds.
         self._waiting: dict[Machine, None] = {}
         self._restless: dict[Machine, None] = {}
@@ -267,11 +265,8 @@ class CausalDag:
     def _may_enter(self, stream: Stream, packet: Packet) -> bool:
         if packet.sequence != stream.inserted_through + 1:
             return False
-        if stream is not self.own:
-            if self.is_full():
-                return False
-            if self.awaited_clock is not None and stream.heard_clock >= self.awaited_clock:
-                return False
+        if self.is_full() and stream is not self.own:
+            return False
         streams = self.streams
         for machine, sequence in packet.acks:
             if streams[machine].inserted_through < sequence:

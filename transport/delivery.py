@@ -43,7 +43,6 @@ class Delivery:
         self._dag = dag
         self._criterion = criterion
         self._overhead_bytes = config.packet_overhead_bytes
-        self._undelivered_bytes_max = config.undelivered_bytes_max
         self._reassembly = {machine: Reassembly(config.message_bytes_max) for machine in dag.streams}
         self._ordered: deque[Message] = deque()
         """Their place is known; the first is a safe message that is not stable yet."""
@@ -103,6 +102,10 @@ class Delivery:
                 delivered += self._release(self._held.pop((message.sender, message.sequence), []))
         return delivered
 
+    def first_undelivered(self) -> Message | None:
+        """The next ordered message, as far as is known."""
+        return self._ordered[0] if self._ordered else self._criterion.first()
+
     def awaited(self) -> list[Machine]:
         """Whose silence holds up the next ordered message."""
         if self._ordered:
@@ -115,14 +118,6 @@ class Delivery:
                 and stream.acks.get(message.sender, 0) < message.sequence
             ]
         return self._criterion.awaited()
-
-    def awaited_clock(self) -> int | None:
-        """While too much is undelivered: the clock everybody must be heard past before that can change."""
-        if self.undelivered_bytes < self._undelivered_bytes_max:
-            return None
-        if self._ordered:
-            return self._ordered[0].clock
-        return self._criterion.next_clock()
 
     def _count(self, messages: Sequence[Message], sign: int) -> None:
         self.undelivered_count += sign * len(messages)

@@ -10,8 +10,9 @@ each may have only its share, a window divided by the members, unacknowledged at
 is more). Members tell each other what window their receive buffers bear, and use the smallest; so what is in
 flight fits every receive buffer, and a burst from all sides at once is held, not spilled.
 
-Ordered messages that are acknowledged by all may still wait for somebody to be heard. When too many do, nobody
-sends: they are not in the window, but somewhere they are.
+Ordered messages that are acknowledged by all may still wait for somebody to be heard. They are not in the window,
+but somewhere they are: a machine with too many of them sends nothing and acknowledges nothing more, so that the
+others' windows fill too.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class FlowControl:
         self.share_messages = max(1, config.window_messages_max // self._count)
         self._fit_window()
         self.next_send_at: Milliseconds = 0.0
+        self.is_backlogged = False
+        """Whether too much waits for delivery here."""
 
     def advertised(self, machine: Machine, window_bytes: int) -> None:
         """A member's receive buffer bears this window."""
@@ -51,7 +54,7 @@ class FlowControl:
     def blocked(self) -> Reason | None:
         """Why nothing may be sent, however long one waits, until something becomes stable or is delivered."""
         own = self._dag.own
-        if self._dag.awaited_clock is not None:
+        if self.is_backlogged:
             return Reason.BACKLOG
         if not own.buffer:
             return None if self.fullness() < 1.0 else Reason.WINDOW_FULL

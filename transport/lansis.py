@@ -95,6 +95,8 @@ class Lansis:
         self._round_trip = RoundTrip(ceiling_ms=config.heartbeat_ms)
         self._timed: tuple[int, Milliseconds] | None = None
         """One of our ordered packets in flight and when it left: its acknowledgement measures the network."""
+        self._waiting_since: Milliseconds | None = None
+        """Since when ordered messages wait here: the end of that measures it too, for those who only listen."""
         self._requests = Requests(self._dag, config, random, self._round_trip)
         self._answers = Answers(self._dag, config, random, self._round_trip)
         self._flow = FlowControl(self._dag, config)
@@ -102,6 +104,8 @@ class Lansis:
         self._queue_full = False
         self._acked: dict[Machine, int] = {}
         """What our own packets have acknowledged: each acknowledgement travels in a packet once."""
+        self._frozen_acks: dict[Machine, int] | None = None
+        """What our statuses go on acknowledging while too much waits for delivery."""
         self._status_owed = False
         """Somebody waits for our acknowledgement, or our share of unacknowledged units has grown large."""
         self._unacked_messages = 0
@@ -168,12 +172,9 @@ class Lansis:
         if len(self._dag.streams) == 1:
             progress |= self._settle_stability(now, effects)  # nobody else will ever acknowledge
         self._dag.promise(self.me, self._dag.own.inserted_through, self.clock)
-        if delivered := self._delivery.settle():
-            progress = True
-            self._delivered_in_order += len(delivered)
-            self._deliver(delivered, effects)
-        self._watch_backlog(effects)
-        self._watch_waits(progress, now)
+        delivered = self._deliver_in_order(now, effects)
+        self._watch_backlog(delivered)
+        self._watch_waits(progress or bool(delivered), now)
         self._watch_for_breaks(now, effects)
         return effects
 
@@ -414,6 +415,8 @@ class Lansis:
             effects.append(Journal(Event.NACKED, str(nack.machine), reason, details))
         for packet in self._answers.due(now):
             frames.append(Retransmission(packet))
+            if packet.sender == self.me:
+                self._timed = None  # what was lost and repaired says nothing about the network's speed
             self.counters["packets_retransmitted"] += 1
             effects.append(Journal(Event.RETRANSMITTED, packet.id, Reason.REQUESTED))
 
@@ -425,14 +428,9 @@ class Lansis:
         solicit: tuple[Machine, ...] = ()
         if soliciting:
             solicit = tuple(self._awaited())
-            self._timed = None  # what was lost and repaired says nothing about the network's speed
             self._solicit_ms = min(2.0 * self._solicit_ms, max(self._solicit_ms, self.config.heartbeat_ms))
             self._solicit_at = now + self._solicit_ms
-        acks = tuple(
-            (machine, stream.inserted_through)
-            for machine, stream in self._dag.streams.items()
-            if stream is not self._dag.own and stream.inserted_through
-        )
+        acks = self._all_acks() if self._frozen_acks is None else tuple(self._frozen_acks.items())
         own_sequence = self._dag.own.inserted_through
         window_bytes = self.config.window_bytes_max
         frames.append(Status(self.view.id, self.clock, own_sequence, window_bytes, acks, solicit))
@@ -440,17 +438,44 @@ class Lansis:
         self._heartbeat_at = now + self.config.heartbeat_ms
         self._acknowledged()
 
+    def _all_acks(self) -> Acks:
+        return tuple(
+            (machine, stream.inserted_through)
+            for machine, stream in self._dag.streams.items()
+            if stream is not self._dag.own and stream.inserted_through
+        )
+
     def _acknowledged(self) -> None:
         self._status_owed = False
         self._unacked_messages = 0
         self._unacked_bytes = 0
 
-    def _watch_backlog(self, effects: list[Effect]) -> None:
-        """Lets less in while too much waits for delivery, and in again what was kept out when that is over."""
-        was_waiting = self._dag.awaited_clock
-        self._dag.awaited_clock = self._delivery.awaited_clock()
-        if was_waiting is not None and self._dag.awaited_clock != was_waiting:
-            self._insert(self._dag.insert_pending(), effects)
+    def _deliver_in_order(self, now: Milliseconds, effects: list[Effect]) -> list[Message]:
+        delivered = self._delivery.settle()
+        if delivered:
+            self._delivered_in_order += len(delivered)
+            self._deliver(delivered, effects)
+            if self._waiting_since is not None:
+                self._round_trip.observe(now - self._waiting_since)
+        if delivered or self._waiting_since is None:
+            self._waiting_since = now if self._delivery.undelivered_count else None
+        return delivered
+
+    def _watch_backlog(self, delivered: list[Message]) -> None:
+        """Stops acknowledging while too much waits for delivery: that is how the others are stopped too. What we
+        deliver, and the next message, are acknowledged still, or nobody could ever deliver them safely."""
+        is_backlogged = self._delivery.undelivered_bytes >= self.config.undelivered_bytes_max
+        if is_backlogged != self._flow.is_backlogged:
+            self._flow.is_backlogged = is_backlogged
+            self._frozen_acks = dict(self._all_acks()) if is_backlogged else None
+            self._status_owed = True
+        if self._frozen_acks is None:
+            return
+        first = self._delivery.first_undelivered()
+        for message in [*delivered, first] if first is not None else delivered:
+            if message.sender != self.me and self._frozen_acks.get(message.sender, 0) < message.sequence:
+                self._frozen_acks[message.sender] = message.sequence
+                self._status_owed = True
 
     def _watch_waits(self, progress: bool, now: Milliseconds) -> None:
         """Keeps the time at which to ask for acknowledgements that may have been lost."""

@@ -93,6 +93,9 @@ class View:
     def __post_init__(self) -> None:
         if not self.members:
             raise ValueError("a view has at least one member")
+        for machine in self.members:
+            if not 0 < len(machine.name.encode()) <= NAME_BYTES_MAX:
+                raise ValueError(f"a name has 1 to {NAME_BYTES_MAX} bytes, not {machine.name!r}")
         names = [machine.name for machine in self.members]
         if names != sorted(set(names)):
             raise ValueError(f"the members of a view are distinct names in order, not {names}")

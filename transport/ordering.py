@@ -29,11 +29,11 @@ class OrderCriterion(Protocol):
     def release(self) -> list[Message]:
         """The next messages of the order, as far as it is now decided."""
 
+    def first(self) -> Message | None:
+        """The first, as far as is known, of the messages not released."""
+
     def awaited(self) -> list[Machine]:
         """The members from whom something must be heard before the next message can be released."""
-
-    def next_clock(self) -> int | None:
-        """The clock of the next message to be released."""
 
 
 class LamportOrder:
@@ -64,11 +64,11 @@ class LamportOrder:
         released.sort()
         return released
 
-    def awaited(self) -> list[Machine]:
-        next_clock = self.next_clock()
-        if next_clock is None:
-            return []
-        return [machine for machine, clock in self._heard.items() if clock < next_clock]
+    def first(self) -> Message | None:
+        return min((waiting[0] for waiting in self._waiting.values() if waiting), default=None)
 
-    def next_clock(self) -> int | None:
-        return min((waiting[0].clock for waiting in self._waiting.values() if waiting), default=None)
+    def awaited(self) -> list[Machine]:
+        first = self.first()
+        if first is None:
+            return []
+        return [machine for machine, clock in self._heard.items() if clock < first.clock]

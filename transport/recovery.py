@@ -41,6 +41,8 @@ class _Gap:
     repeat_at: Milliseconds = _NEVER
     """When to repeat what was asked for and is still missing."""
     attempts: int = 0
+    is_on_trial: bool = False
+    """Whether the last request may turn out to have been needless."""
 
 
 class Requests:
@@ -100,6 +102,7 @@ class Requests:
                 ranges, gap.asked_through = self._askable(stream, gap.asked_through, stream.known_through)
                 gap.ask_at = _NEVER
                 if ranges:
+                    gap.is_on_trial = True
                     gap.attempts = max(gap.attempts, 1)
                     gap.repeat_at = min(gap.repeat_at, now + self._retry_ms(1))
                     requests += self._request(stream, ranges, is_repeated=False)
@@ -122,14 +125,16 @@ class Requests:
             return
         for first, last in nack.ranges:
             if first <= gap.first_missing <= last:
-                gap.asked_through = max(gap.asked_through, last)
+                known_through = self._dag.streams[nack.machine].known_through
+                gap.asked_through = max(gap.asked_through, min(last, known_through))
                 gap.repeat_at = now + self._retry_ms(max(gap.attempts, 1))
 
     def on_original(self, packet: Packet) -> None:
         """A packet arrived as it was first sent. If it had been asked for, it was late, not lost: wait longer
         before asking next time."""
         gap = self._gaps.get(packet.sender)
-        if gap is not None and gap.attempts and packet.last_sequence <= gap.asked_through:
+        if gap is not None and gap.is_on_trial and packet.last_sequence <= gap.asked_through:
+            gap.is_on_trial = False
             self.delay_ms = min(2.0 * self.delay_ms, self._config.nack_delay_ms_max)
 
     def _request(self, stream: Stream, ranges: Ranges, is_repeated: bool) -> list[Nack]:

@@ -276,7 +276,7 @@ def main() -> int:
 
 def _row(case: Case, result: Result, reference_ms: float) -> str:
     return (
-        f"| {case.members} | {case.service.name.lower()} | {case.message_bytes:,} | {case.outstanding or '–'} "
+        f"| {case.members} | {case.service.name.lower()} | {case.message_bytes:,} | {case.outstanding or '-'} "
         f"| {result.messages_per_second:,.0f} | {result.p50_ms:.2f} | {result.p99_ms:.2f} "
         f"| {result.p50_ms / reference_ms:.1f} | {result.datagrams_per_message:.3f} "
         f"| {result.cpu_us_per_message:.1f} |"

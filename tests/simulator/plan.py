@@ -79,6 +79,8 @@ def draw_plan(seed: int, nodes_min: int = 3, nodes_max: int = 9) -> Plan:
     if random.random() < 0.05 and len(nodes) <= 5:
         heavy = replace(plan.load, messages_per_second=10.0 * plan.load.messages_per_second)
         plan = replace(plan, load=heavy)
+    if random.random() < 0.1:
+        plan = replace(plan, config=replace(plan.config, undelivered_bytes_max=30_000))
     return plan
 
 

@@ -12,8 +12,11 @@ from tests.simulator.checkers.bounded_buffers import BoundedBuffers
 from tests.simulator.checkers.causal_order import CausalOrder
 from tests.simulator.checkers.no_duplicates import NoDuplicates
 from tests.simulator.checkers.no_loss import NoLoss
+from tests.simulator.checkers.received_once import ReceivedOnce
 from tests.simulator.checkers.safe_received import SafeReceived
+from tests.simulator.checkers.stuck_reported import StuckReported
 from transport.config import TransportConfig
+from transport.effects import Reason
 from transport.lansis import Lansis
 from transport.messages import Machine, Message, Service, View
 
@@ -188,8 +191,82 @@ def test_after_a_crash_no_loss_catches_what_one_live_member_lacks(monkeypatch: p
     checker.crashed("c")
     live = {"a": machine("a"), "b": machine("b")}
     monkeypatch.setattr(live["b"], "received_through", lambda: {Machine("a", 1): 5})
-    with pytest.raises(Violation, match=r"b has .* in its DAG"):
+    with pytest.raises(Violation, match=r"a has .* in its DAG, b .*5"):
         checker.finished(live, {})
+
+
+# Received
+
+
+def test_received_once_accepts_what_comes_in_order_and_before_its_delivery() -> None:
+    checker = ReceivedOnce(NODES)
+    checker.sent("a", 0, CAUSAL)
+    for number in (1, 2):
+        checker.sent("a", number, AGREED)
+        checker.received("b", "a", number, message("a", number))
+    checker.delivered("b", "a", 1, message("a", 1))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "complaint"), [((0, 0), "was offered a:0, the next"), ((1,), "was offered a:1")]
+)
+def test_received_once_catches_repetitions_and_gaps(numbers: tuple[int, ...], complaint: str) -> None:
+    checker = ReceivedOnce(NODES)
+    for number in range(3):
+        checker.sent("a", number, AGREED)
+    for number in numbers[:-1]:
+        checker.received("b", "a", number, message("a"))
+    with pytest.raises(Violation, match=complaint):
+        checker.received("b", "a", numbers[-1], message("a"))
+
+
+def test_received_once_catches_an_effect_before_its_cause() -> None:
+    checker = ReceivedOnce(NODES)
+    checker.sent("a", 0, AGREED)
+    checker.received("b", "a", 0, message("a"))
+    checker.delivered("b", "a", 0, message("a"))
+    checker.sent("b", 0, AGREED)
+    with pytest.raises(Violation, match="before what a sent in its past"):
+        checker.received("c", "b", 0, message("b"))
+
+
+def test_received_once_catches_a_delivery_that_was_not_offered() -> None:
+    checker = ReceivedOnce(NODES)
+    checker.sent("a", 0, SAFE)
+    with pytest.raises(Violation, match="was not offered before"):
+        checker.delivered("b", "a", 0, message("a", 1, SAFE))
+
+
+# Stuck
+
+
+def blocked_machine(monkeypatch: pytest.MonkeyPatch) -> Lansis:
+    blocked = machine()
+    monkeypatch.setattr(blocked, "blocked", lambda: Reason.SHARE_USED)
+    return blocked
+
+
+def test_stuck_reported_accepts_a_report_that_names_the_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    checker = StuckReported()
+    checker.crashed("c")
+    checker.stuck("a", (Machine("c", 1),))
+    checker.finished({"a": blocked_machine(monkeypatch), "b": machine("b")}, {})
+
+
+@pytest.mark.parametrize(
+    ("crashed", "blamed", "complaint"),
+    [((), (), "though everything"), (("c",), (), "not said by whom"), (("c",), ("b", "c"), r"blames \['b'\]")],
+)
+def test_stuck_reported_catches_silence_and_false_accusation(
+    monkeypatch: pytest.MonkeyPatch, crashed: tuple[str, ...], blamed: tuple[str, ...], complaint: str
+) -> None:
+    checker = StuckReported()
+    for name in crashed:
+        checker.crashed(name)
+    if blamed:
+        checker.stuck("a", tuple(Machine(name, 1) for name in blamed))
+    with pytest.raises(Violation, match=complaint):
+        checker.finished({"a": blocked_machine(monkeypatch)}, {})
 
 
 # Bounds
@@ -210,6 +287,8 @@ def test_bounded_buffers_accepts_a_machine_within_its_bounds() -> None:
         ("pending_bytes", 5 * 1_048_576, "bytes of one sender pending"),
         ("window_bytes", (400_000, 400_000), "more than its share of the window"),
         ("window_bytes", (5 * 1_048_576, 0), "a buffers 5242880 bytes, more than 4194304"),
+        ("window_messages", (3_000, 3_000), "a has 3000 units in flight"),
+        ("scheduled_answers", 4_097, "about to retransmit 4097 packets"),
         ("undelivered_bytes", 80 * 1_048_576, "a keeps 83886080 bytes undelivered"),
         ("queued_messages", 16_385, "a queues 16385 messages"),
     ],

@@ -50,9 +50,9 @@ class TransportRun:
             AgreedOrder(),
             SafeReceived(plan.nodes),
             ReceivedOnce(plan.nodes),
-            StuckReported(),
             NoDuplicates(),
             NoLoss(),
+            StuckReported(),
             BoundedBuffers(),
         ]
         self._tell_sent = [checker.sent for checker in self._overriding("sent")]

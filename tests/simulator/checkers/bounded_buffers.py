@@ -25,7 +25,7 @@ class BoundedBuffers(Checker):
         bound = config.buffer_windows_max * max(config.window_bytes_max, members * packet_cost)
         if buffered > bound + packet_cost:
             raise Violation(f"{node} buffers {buffered} bytes, more than {bound}")
-        # Whoever everybody waits for may still add what makes it heard.
+        # What was in flight when we stopped acknowledging may still come.
         waiting = config.undelivered_bytes_max + members * (config.window_bytes_max + packet_cost)
         if machine.undelivered_bytes() > waiting:
             raise Violation(f"{node} keeps {machine.undelivered_bytes()} bytes undelivered")

@@ -1,0 +1,139 @@
+"""A few machines in memory: every datagram goes through the codec, time jumps from event to event.
+
+cluster = Harness("abc")
+cluster.drop(lambda source, target, frame: target == "c")
+cluster.multicast("a", Service.AGREED, b"x")
+cluster.run(5.0)
+assert cluster.delivered["b"] == []
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from random import Random
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from transport.codec import Codec
+from transport.config import TransportConfig
+from transport.effects import Broadcast, Delivered, Effect
+from transport.lansis import Lansis
+from transport.messages import Datagram, Fragment, Frame, Machine, Message, Packet, Service, Status, View
+
+Kind = TypeVar("Kind")
+DropRule: TypeAlias = Callable[[str, str, Frame], bool]
+
+CLUSTER = "harness"
+VIEW = 1
+
+
+def machine(name: str) -> Machine:
+    return Machine(name, 1)
+
+
+def packet(
+    sender: str,
+    sequence: int,
+    acks: Mapping[str, int] | None = None,
+    service: Service = Service.AGREED,
+    clock: int | None = None,
+    payloads: Iterable[bytes] = (b"x",),
+    fragment: Fragment | None = None,
+) -> Packet:
+    """A packet of the harness's view; unless told otherwise its clock is its sequence."""
+    flat = tuple((machine(name), acked) for name, acked in (acks or {}).items())
+    return Packet(machine(sender), VIEW, sequence, clock or sequence, service, flat, tuple(payloads), fragment)
+
+
+def status(
+    clock: int, sequence: int = 0, acks: Mapping[str, int] | None = None, window_bytes: int = 1_048_576
+) -> Status:
+    """A status of the harness's view that solicits nobody."""
+    flat = tuple((machine(name), acked) for name, acked in (acks or {}).items())
+    return Status(VIEW, clock, sequence, window_bytes, flat)
+
+
+class Sent(NamedTuple):
+    """A datagram as it went out."""
+
+    at: float
+    source: str
+    datagram: Datagram
+
+
+class Harness:
+    """Machines named by the letters given, a constant delay apart; nothing is lost but what is asked for."""
+
+    def __init__(
+        self, names: str, config: TransportConfig | None = None, seed: int = 1, delay_ms: float = 0.1
+    ) -> None:
+        self.now = 0.0
+        self.sent: list[Sent] = []
+        self.delivered: dict[str, list[bytes]] = {name: [] for name in names}
+        self.messages: dict[str, list[Message]] = {name: [] for name in names}
+        self.effects: dict[str, list[Effect]] = {name: [] for name in names}
+        self.view = View(VIEW, tuple(machine(name) for name in names))
+        random = Random(seed)
+        settings = config or TransportConfig()
+        self.machines = {name: Lansis(machine(name), self.view, settings, random, self.now) for name in names}
+        self._codec = Codec(CLUSTER)
+        self.delay_ms = delay_ms
+        self._in_flight: deque[tuple[float, str, Datagram]] = deque()
+        self._is_dropped: DropRule = lambda source, target, frame: False
+
+    def __getitem__(self, name: str) -> Lansis:
+        return self.machines[name]
+
+    def multicast(self, name: str, service: Service, payload: bytes) -> None:
+        self._execute(name, self.machines[name].multicast(service, payload))
+
+    def drop(self, rule: DropRule) -> None:
+        """From now on, the frames for which the rule holds do not arrive; it replaces an earlier rule."""
+        self._is_dropped = rule
+
+    def heal(self) -> None:
+        self.drop(lambda source, target, frame: False)
+
+    def inject(self, target: str, datagram: Datagram) -> None:
+        """Hands over a datagram that no machine here has sent."""
+        self._execute(target, self.machines[target].receive(datagram, self.now))
+
+    def run(self, duration_ms: float) -> None:
+        end = self.now + duration_ms
+        while (upcoming := self._next_event()) <= end:
+            self.now = max(self.now, upcoming)
+            while self._in_flight and self._in_flight[0][0] <= self.now:
+                _, target, datagram = self._in_flight.popleft()
+                self.inject(target, datagram)
+            for name, lansis in self.machines.items():
+                while lansis.next_deadline() <= self.now:
+                    self._execute(name, lansis.tick(self.now))
+        self.now = end
+
+    def frames(self, kind: type[Kind], source: str) -> list[Kind]:
+        """Every frame of this kind that the source has transmitted so far."""
+        frames = [frame for sent in self.sent if sent.source == source for frame in sent.datagram.frames]
+        return [frame for frame in frames if isinstance(frame, kind)]
+
+    def effects_of(self, kind: type[Kind], name: str) -> list[Kind]:
+        return [effect for effect in self.effects[name] if isinstance(effect, kind)]
+
+    def _next_event(self) -> float:
+        deadline = min(lansis.next_deadline() for lansis in self.machines.values())
+        return min(deadline, self._in_flight[0][0]) if self._in_flight else deadline
+
+    def _execute(self, source: str, effects: list[Effect]) -> None:
+        for effect in effects:
+            self.effects[source].append(effect)
+            if isinstance(effect, Delivered):
+                self.messages[source] += effect.messages
+                self.delivered[source] += [message.payload for message in effect.messages]
+            elif isinstance(effect, Broadcast):
+                self._broadcast(source, self._codec.decode(self._codec.encode(effect.datagram)))
+
+    def _broadcast(self, source: str, datagram: Datagram) -> None:
+        self.sent.append(Sent(self.now, source, datagram))
+        for target in self.machines:
+            frames = tuple(frame for frame in datagram.frames if not self._is_dropped(source, target, frame))
+            if frames and target != source:
+                self._in_flight.append((self.now + self.delay_ms, target, Datagram(datagram.sender, frames)))
