@@ -53,6 +53,8 @@ class Delivery:
         self._held: dict[tuple[Machine, int], list[_Held]] = {}
         """By one undelivered ordered message of their past."""
         self._held_count = 0
+        self.delivered_count = 0
+        """Ordered messages that have been delivered."""
         self.undelivered_count = 0
         self.undelivered_bytes = 0
 
@@ -97,6 +99,7 @@ class Delivery:
                 break
             delivered.append(self._ordered.popleft())
             self._undelivered[message.sender].popleft()
+            self.delivered_count += 1
             self._count((message,), -1)
             if self._held:
                 delivered += self._release(self._held.pop((message.sender, message.sequence), []))

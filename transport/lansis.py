@@ -24,8 +24,9 @@ from collections import Counter
 from random import Random
 
 from transport import codec
+from transport.admission import Admission
 from transport.config import TransportConfig
-from transport.dag import CausalDag, Stream
+from transport.dag import CausalDag
 from transport.delivery import Delivery
 from transport.effects import (
     Backpressure,
@@ -41,7 +42,6 @@ from transport.effects import (
 from transport.flow import FlowControl
 from transport.messages import (
     ORDERED,
-    SEQUENCE_MAX,
     Acks,
     Datagram,
     Frame,
@@ -59,11 +59,10 @@ from transport.ordering import LamportOrder
 from transport.packing import SendQueue, into_datagrams
 from transport.recovery import Answers, Requests
 from transport.roundtrip import RoundTrip
+from transport.waits import BreakWatch, Solicitation
 
 _UNIT_ROOM_BYTES_MIN = 128
 _AT_ONCE = float("-inf")
-_CLOCK_MAX = SEQUENCE_MAX // 2
-"""No honest clock gets here; one that did would leave us no room to count on."""
 
 
 class QueueFull(Exception):
@@ -97,6 +96,7 @@ class Lansis:
         """One of our ordered packets in flight and when it left: its acknowledgement measures the network."""
         self._waiting_since: Milliseconds | None = None
         """Since when ordered messages wait here: the end of that measures it too, for those who only listen."""
+        self._admission = Admission(self._dag, config)
         self._requests = Requests(self._dag, config, random, self._round_trip)
         self._answers = Answers(self._dag, config, random, self._round_trip)
         self._flow = FlowControl(self._dag, config)
@@ -113,14 +113,9 @@ class Lansis:
         self._unsettled = False
         """Something has arrived that `tick` has not looked at."""
         self._heartbeat_at = now + config.heartbeat_ms * random.random()
-        self._solicit_at: Milliseconds | None = None
-        self._solicit_ms = config.solicit_after_ms
+        self._solicitation = Solicitation(config, self._round_trip)
+        self._break_watch = BreakWatch(self._dag, self._delivery, config)
         self._blocked: Reason | None = None
-        self._stuck_at: Milliseconds | None = None
-        self._unstable_then: dict[Machine, int] = {}
-        self._delivered_then = 0
-        """What was unstable, and how much delivered in order, when the wait for something to move began."""
-        self._delivered_in_order = 0
 
     # Inputs
 
@@ -174,8 +169,12 @@ class Lansis:
         self._dag.promise(self.me, self._dag.own.inserted_through, self.clock)
         delivered = self._deliver_in_order(now, effects)
         self._watch_backlog(delivered)
-        self._watch_waits(progress or bool(delivered), now)
-        self._watch_for_breaks(now, effects)
+        is_waiting = bool(self._delivery.undelivered_count) or self._blocked is not None
+        self._solicitation.watch(is_waiting, progress or bool(delivered), now)
+        if suspects := self._break_watch.watch(self._blocked is not None, now):
+            effects.append(WindowStuck(suspects))
+            details: dict[str, object] = {"laggards": [str(machine) for machine in suspects]}
+            effects.append(Journal(Event.STUCK, reason=self._blocked or Reason.BACKLOG, details=details))
         return effects
 
     def next_deadline(self) -> Milliseconds:
@@ -185,7 +184,7 @@ class Lansis:
         deadline = self._heartbeat_at
         if self._queue and self._flow.blocked() is None:
             deadline = min(deadline, self._flow.next_send_at)
-        for other in (self._solicit_at, self._stuck_at):
+        for other in (self._solicitation.deadline, self._break_watch.deadline):
             if other is not None and other < deadline:
                 deadline = other
         return min(deadline, self._requests.next_deadline(), self._answers.next_deadline())
@@ -237,7 +236,7 @@ class Lansis:
         if stream.has(packet):
             self.counters["duplicates"] += 1
             return
-        if (reason := self._objection(stream, packet)) is not None:
+        if (reason := self._admission.packet_objection(stream, packet, self.clock)) is not None:
             effects.append(self._drop(reason, packet.sender, packet.id))
             return
         # A Lamport clock rises above everything stored, by whatever route it came.
@@ -253,13 +252,9 @@ class Lansis:
 
     def _on_status(self, sender: Machine, status: Status, effects: list[Effect]) -> None:
         stream = self._dag.streams[sender]
-        reason = self._ack_objection(stream, status.acks)
+        reason = self._admission.status_objection(stream, status, self.clock)
         if status.view != self.view.id:
             reason = Reason.OTHER_VIEW
-        elif status.sequence > stream.inserted_through + self.config.sequence_jump_max:
-            reason = Reason.SEQUENCE_JUMP
-        elif self._is_clock_jump(status.clock):
-            reason = Reason.CLOCK_JUMP
         if reason is not None:
             effects.append(self._drop(reason, sender))
             return
@@ -275,38 +270,6 @@ class Lansis:
             return
         self._requests.on_request(nack, now)
         self._answers.on_request(nack, now)
-
-    def _objection(self, stream: Stream, packet: Packet) -> Reason | None:
-        """Why a packet that is not a duplicate cannot be right, or cannot be kept."""
-        if stream is self._dag.own:
-            return Reason.MY_OWN_NAME
-        if self._is_clock_jump(packet.last_clock):
-            return Reason.CLOCK_JUMP
-        if packet.last_sequence > stream.inserted_through + self.config.sequence_jump_max:
-            return Reason.SEQUENCE_JUMP
-        if not stream.fits_between(packet):
-            return Reason.OUT_OF_ORDER
-        is_next = packet.sequence == stream.inserted_through + 1
-        if not is_next and stream.pending_bytes >= self.config.pending_bytes_max:
-            return Reason.PENDING_FULL
-        return self._ack_objection(stream, packet.acks)
-
-    def _ack_objection(self, sender: Stream, acks: Acks) -> Reason | None:
-        known = sender.acks
-        for machine, sequence in acks:
-            if machine in known and sequence <= known[machine]:
-                continue  # nothing new, as most of a repeated status
-            stream = self._dag.streams.get(machine)
-            if stream is None:
-                return Reason.NOT_A_MEMBER
-            if stream is sender or (stream is self._dag.own and sequence > stream.inserted_through):
-                return Reason.ACKS_UNSENT
-            if sequence > stream.inserted_through + self.config.sequence_jump_max:
-                return Reason.SEQUENCE_JUMP
-        return None
-
-    def _is_clock_jump(self, clock: int) -> bool:
-        return clock > self.clock + self.config.clock_jump_max or clock > _CLOCK_MAX
 
     def _insert(self, packets: list[Packet], effects: list[Effect]) -> None:
         """Packets, ours or others', that have just entered the DAG."""
@@ -369,7 +332,7 @@ class Lansis:
             self._acknowledged()
             if self._timed is None and packet.service in ORDERED:
                 self._timed = (packet.last_sequence, now)
-        self._note_blocking(now, effects)
+        self._note_blocking(effects)
         if self._queue_full and self._queue.has_room():
             self._queue_full = False
             effects.append(Backpressure(full=False))
@@ -395,7 +358,7 @@ class Lansis:
         self.clock = packet.last_clock
         return packet
 
-    def _note_blocking(self, now: Milliseconds, effects: list[Effect]) -> None:
+    def _note_blocking(self, effects: list[Effect]) -> None:
         blocked = self._flow.blocked() if self._queue else None
         if blocked is self._blocked:
             return
@@ -422,14 +385,13 @@ class Lansis:
 
     def _acknowledge(self, frames: list[Frame], now: Milliseconds) -> None:
         """Sends a status if it is owed and nothing else carried the acknowledgements."""
-        soliciting = self._solicit_at is not None and now >= self._solicit_at
-        if not (self._status_owed or soliciting or now >= self._heartbeat_at):
+        is_soliciting = self._solicitation.is_due(now)
+        if not (self._status_owed or is_soliciting or now >= self._heartbeat_at):
             return
         solicit: tuple[Machine, ...] = ()
-        if soliciting:
+        if is_soliciting:
             solicit = tuple(self._awaited())
-            self._solicit_ms = min(2.0 * self._solicit_ms, max(self._solicit_ms, self.config.heartbeat_ms))
-            self._solicit_at = now + self._solicit_ms
+            self._solicitation.sent(now)
         acks = self._all_acks() if self._frozen_acks is None else tuple(self._frozen_acks.items())
         own_sequence = self._dag.own.inserted_through
         window_bytes = self.config.window_bytes_max
@@ -453,7 +415,6 @@ class Lansis:
     def _deliver_in_order(self, now: Milliseconds, effects: list[Effect]) -> list[Message]:
         delivered = self._delivery.settle()
         if delivered:
-            self._delivered_in_order += len(delivered)
             self._deliver(delivered, effects)
             if self._waiting_since is not None:
                 self._round_trip.observe(now - self._waiting_since)
@@ -476,38 +437,6 @@ class Lansis:
             if message.sender != self.me and self._frozen_acks.get(message.sender, 0) < message.sequence:
                 self._frozen_acks[message.sender] = message.sequence
                 self._status_owed = True
-
-    def _watch_waits(self, progress: bool, now: Milliseconds) -> None:
-        """Keeps the time at which to ask for acknowledgements that may have been lost."""
-        if not self._delivery.undelivered_count and self._blocked is None:
-            self._solicit_at = None
-        elif progress or self._solicit_at is None:
-            self._solicit_ms = max(self.config.solicit_after_ms, self._round_trip.bound_ms())
-            self._solicit_at = now + self._solicit_ms
-
-    def _watch_for_breaks(self, now: Milliseconds, effects: list[Effect]) -> None:
-        """Reports who holds up sending or delivery when the same thing has not moved for too long. That
-        something else moves does not help: one member's packets may flow while another's are stuck."""
-        if self._blocked is None and not self._delivery.undelivered_count:
-            self._stuck_at = None
-            return
-        if self._stuck_at is not None and now < self._stuck_at:
-            return
-        unstable = self._dag.oldest_unstable()
-        if self._stuck_at is not None:
-            stuck = [machine for machine, first in unstable.items() if self._unstable_then.get(machine) == first]
-            suspects = dict.fromkeys(self._dag.laggards(stuck) if self._blocked else ())
-            if self._delivery.undelivered_count and self._delivered_in_order == self._delivered_then:
-                suspects.update(dict.fromkeys(self._delivery.awaited()))
-            suspects.pop(self.me, None)
-            if suspects:
-                effects.append(WindowStuck(tuple(suspects)))
-                reason = self._blocked or Reason.BACKLOG
-                details: dict[str, object] = {"laggards": [str(machine) for machine in suspects]}
-                effects.append(Journal(Event.STUCK, reason=reason, details=details))
-        self._unstable_then = unstable
-        self._delivered_then = self._delivered_in_order
-        self._stuck_at = now + self.config.stuck_after_ms
 
     def _awaited(self) -> list[Machine]:
         awaited = dict.fromkeys(self._delivery.awaited())

@@ -25,6 +25,7 @@ from tests.simulator.plan import draw_plan
 from tests.simulator.process import Process
 from tests.simulator.transport_layer import TransportRun
 from transport import codec
+from transport.admission import Admission
 from transport.dag import CausalDag, Stream
 from transport.delivery import Delivery, Reassembly
 from transport.flow import FlowControl
@@ -32,6 +33,7 @@ from transport.lansis import Lansis
 from transport.ordering import LamportOrder
 from transport.packing import SendQueue
 from transport.recovery import Answers, Requests
+from transport.waits import Solicitation
 
 SEEDS_MAX = 60
 
@@ -97,7 +99,7 @@ MUTANTS = [
     Mutant(
         "pending packets have no bound",
         ("bounded_buffers",),
-        (Edit(Lansis, "_objection", "stream.pending_bytes >= self.config.pending_bytes_max", "False"),),
+        (Edit(Admission, "packet_objection", "stream.pending_bytes >= self._config.pending_bytes_max", "False"),),
         first_seed=25,
     ),
     Mutant(
@@ -200,7 +202,7 @@ MUTANTS = [
     Mutant(
         "neither heartbeats nor solicitations",
         ("no_loss",),
-        (*NO_HEARTBEAT, Edit(Lansis, "_watch_waits", "now + self._solicit_ms", "None")),
+        (*NO_HEARTBEAT, Edit(Solicitation, "watch", "now + self._patience_ms", "None")),
     ),
     Mutant(
         "acknowledging what is only known to exist",
@@ -293,7 +295,7 @@ MUTANTS = [
     Mutant(
         "a stuck window is not reported",
         ("stuck_reported",),
-        (Edit(Lansis, "_watch_for_breaks", "effects.append(WindowStuck(tuple(suspects)))", "pass"),),
+        (Edit(Lansis, "tick", "effects.append(WindowStuck(suspects))", "pass"),),
     ),
     Mutant(
         "a packet exceeds the share in messages",

@@ -1,0 +1,58 @@
+"""What a peer's frame must be like to be let in: the rules whose breach is the peer's error, not ours."""
+
+from __future__ import annotations
+
+from transport.config import TransportConfig
+from transport.dag import CausalDag, Stream
+from transport.effects import Reason
+from transport.messages import SEQUENCE_MAX, Acks, Packet, Status
+
+_CLOCK_MAX = SEQUENCE_MAX // 2
+"""No honest clock gets here; one that did would leave us no room to count on."""
+
+
+class Admission:
+    """Judges frames of members, in our view. `clock` is ours."""
+
+    def __init__(self, dag: CausalDag, config: TransportConfig) -> None:
+        self._dag = dag
+        self._config = config
+
+    def packet_objection(self, stream: Stream, packet: Packet, clock: int) -> Reason | None:
+        """Why a packet that is not a duplicate cannot be right, or cannot be kept."""
+        if stream is self._dag.own:
+            return Reason.MY_OWN_NAME
+        if self._is_jump(packet.last_clock, clock):
+            return Reason.CLOCK_JUMP
+        if packet.last_sequence > stream.inserted_through + self._config.sequence_jump_max:
+            return Reason.SEQUENCE_JUMP
+        if not stream.fits_between(packet):
+            return Reason.OUT_OF_ORDER
+        is_next = packet.sequence == stream.inserted_through + 1
+        if not is_next and stream.pending_bytes >= self._config.pending_bytes_max:
+            return Reason.PENDING_FULL
+        return self._ack_objection(stream, packet.acks)
+
+    def status_objection(self, stream: Stream, status: Status, clock: int) -> Reason | None:
+        if self._is_jump(status.clock, clock):
+            return Reason.CLOCK_JUMP
+        if status.sequence > stream.inserted_through + self._config.sequence_jump_max:
+            return Reason.SEQUENCE_JUMP
+        return self._ack_objection(stream, status.acks)
+
+    def _ack_objection(self, sender: Stream, acks: Acks) -> Reason | None:
+        known = sender.acks
+        for machine, sequence in acks:
+            if machine in known and sequence <= known[machine]:
+                continue  # nothing new, as most of a repeated status
+            stream = self._dag.streams.get(machine)
+            if stream is None:
+                return Reason.NOT_A_MEMBER
+            if stream is sender or (stream is self._dag.own and sequence > stream.inserted_through):
+                return Reason.ACKS_UNSENT
+            if sequence > stream.inserted_through + self._config.sequence_jump_max:
+                return Reason.SEQUENCE_JUMP
+        return None
+
+    def _is_jump(self, clock: int, our_clock: int) -> bool:
+        return clock > our_clock + self._config.clock_jump_max or clock > _CLOCK_MAX
