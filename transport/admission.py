@@ -29,7 +29,7 @@ class Admission:
         if not stream.fits_between(packet):
             return Reason.OUT_OF_ORDER
         is_next = packet.sequence == stream.inserted_through + 1
-        if not is_next and stream.pending_bytes >= self._config.pending_bytes_max:
+        if not is_next and stream.pending_bytes >= self._config.window_bytes_max:
             return Reason.PENDING_FULL
         return self._ack_objection(stream, packet.acks)
 

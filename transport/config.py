@@ -77,7 +77,8 @@ class TransportConfig:
 
     window_bytes_max: int = 1_048_576
     """The same in bytes, each packet counted with `packet_overhead_bytes`. What may be in flight must fit the
-    smallest receive buffer, so the driver lowers this to what the kernel granted."""
+    smallest receive buffer, so the driver lowers this to what the kernel granted. It also bounds what is kept of
+    one sender while something before it is missing: no sender may have more in flight."""
 
     buffer_windows_max: int = 4
     """When this many windows are here and not known to be stable, no more is taken into the DAG (and so
@@ -106,10 +107,6 @@ class TransportConfig:
 
     queue_bytes_max: int = 8 * 1_048_576
     """The same in bytes."""
-
-    pending_bytes_max: int = 4 * 1_048_576
-    """Received packets of one sender whose predecessors are missing, overheads included. What does not fit is
-    dropped and asked for again. Should hold at least the sender's share of the window."""
 
     clock_jump_max: int = 2**40
     """A Lamport clock further ahead of ours than this is a peer's error. Two components that worked apart for

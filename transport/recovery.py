@@ -111,7 +111,7 @@ class Requests:
     def _askable(self, stream: Stream, after: int, through: int) -> tuple[Ranges, int]:
         """What of the missing to ask for now, and through which unit that is all."""
         ranges = stream.missing(self._ranges_max, after, through)
-        if ranges and stream.pending_bytes >= self._config.pending_bytes_max:
+        if ranges and stream.pending_bytes >= self._config.window_bytes_max:
             # There is room only for what continues the DAG: ask for a run that will, if it comes in order.
             first, last = ranges[0]
             ranges = ((first, min(last, first + _RUN_WHEN_FULL - 1)),)

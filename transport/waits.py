@@ -59,12 +59,12 @@ class BreakWatch:
         return suspects
 
     def _suspects(self, is_blocked: bool) -> tuple[Machine, ...]:
-        suspects: dict[Machine, None] = {}
-        if is_blocked:
+        suspects: list[Machine] = []
+        if self._delivery.undelivered_count and self._delivery.delivered_count == self._delivered_then:
+            # Whoever does not acknowledge may only be waiting for the same members.
+            suspects = self._delivery.awaited()
+        elif is_blocked:
             unstable = self._dag.oldest_unstable().items()
             stuck = [machine for machine, first in unstable if self._unstable_then.get(machine) == first]
-            suspects.update(dict.fromkeys(self._dag.laggards(stuck)))
-        if self._delivery.undelivered_count and self._delivery.delivered_count == self._delivered_then:
-            suspects.update(dict.fromkeys(self._delivery.awaited()))
-        suspects.pop(self._dag.me, None)
-        return tuple(suspects)
+            suspects = self._dag.laggards(stuck)
+        return tuple(machine for machine in suspects if machine != self._dag.me)

@@ -81,6 +81,8 @@ def draw_plan(seed: int, nodes_min: int = 3, nodes_max: int = 9) -> Plan:
         plan = replace(plan, load=heavy)
     if random.random() < 0.1:
         plan = replace(plan, config=replace(plan.config, undelivered_bytes_max=30_000))
+    if random.random() < 0.3:
+        plan = replace(plan, config=replace(plan.config, buffer_windows_max=1))
     return plan
 
 
@@ -164,7 +166,6 @@ def _draw_config(random: Random, datagram_bytes_max: int, weather: Weather) -> T
         retransmit_bytes_per_ms=random.choice((65_536, 4_000)),
         window_messages_max=window_messages,
         window_bytes_max=window_bytes,
-        pending_bytes_max=random.choice((4 * 1_048_576, 8 * packet_cost)),
         queue_messages_max=random.choice((16_384, 64)),
         stuck_after_ms=random.choice((1_000.0, 200.0)),
     )

@@ -7,6 +7,10 @@ datagram sizes and incarnations, or an exception in a machine.
 Not here, because they are no bugs: ordering by clock alone before a stable sort over members in order; a fragment
 taken whatever its part (the DAG is in order); a promise to ourselves one too high (nobody's clock is above that
 of a packet we have); own packets kept out of full buffers (a full window stops us before).
+
+Not here, because nothing notices them yet: fragments in the wrong order behind the first (padding is all one
+byte); the largest advertised window used instead of the smallest (all nodes of a plan have the same); those not
+named whose silence holds up delivery but not sending; whatever costs only time, such as not soliciting.
 """
 
 from __future__ import annotations
@@ -25,7 +29,6 @@ from tests.simulator.plan import draw_plan
 from tests.simulator.process import Process
 from tests.simulator.transport_layer import TransportRun
 from transport import codec
-from transport.admission import Admission
 from transport.dag import CausalDag, Stream
 from transport.delivery import Delivery, Reassembly
 from transport.flow import FlowControl
@@ -97,23 +100,17 @@ MUTANTS = [
         (Edit(CausalDag, "store", "(stream is self.own or not self._waiting) and ", ""),),
     ),
     Mutant(
-        "pending packets have no bound",
-        ("bounded_buffers",),
-        (Edit(Admission, "packet_objection", "stream.pending_bytes >= self._config.pending_bytes_max", "False"),),
-        first_seed=25,
-    ),
-    Mutant(
         "full buffers take in more",
         ("bounded_buffers",),
         (Edit(CausalDag, "_may_enter", "self.is_full()", "False"),),
-        first_seed=45,
+        first_seed=290,
         nodes=(3, 9),
     ),
     Mutant(
         "buffers that were full stay shut",
         ("no_loss",),
         (Edit(Lansis, "_settle_stability", "was_full and stable", "False"),),
-        first_seed=45,
+        first_seed=440,
         nodes=(3, 9),
     ),
     # Clocks and order
@@ -318,11 +315,13 @@ MUTANTS = [
                 "False",
             ),
         ),
+        first_seed=100,
     ),
     Mutant(
         "a member with a backlog acknowledges nothing at all",
         ("stuck_reported", "no_loss", "transport_layer"),
         (Edit(Lansis, "_watch_backlog", "[*delivered, first] if first is not None else delivered", "[]"),),
+        first_seed=95,
     ),
 ]
 

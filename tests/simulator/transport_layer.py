@@ -86,12 +86,12 @@ class TransportRun:
             self.world.run_until(self.world.now + 3_000.0)
         else:
             self.world.run_until(deadline, stop=lambda: not self._undelivered)
-        for name, process in self.members.items():
-            if process.is_backed_up and not plan.crashes:
-                raise Violation(f"{name} is still told that it may not send")
         live = {name: process.machine for name, process in self.members.items() if process.machine}
         for checker in self.checkers:
             checker.finished(live, self.sent)
+        for name, process in self.members.items():
+            if process.is_backed_up and not plan.crashes:
+                raise Violation(f"{name} is still told that it may not send")
 
     def _overriding(self, method: str) -> list[Checker]:
         """The checkers that look at an event at all: most events interest few of them."""

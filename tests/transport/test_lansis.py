@@ -655,7 +655,7 @@ def test_runs_that_contradict_each_other_harm_nobody() -> None:
 
 
 def test_no_more_is_kept_of_a_sender_than_allowed_but_the_next_always_is() -> None:
-    cluster = Harness("ab", TransportConfig(pending_bytes_max=3_000))
+    cluster = Harness("ab", TransportConfig(window_bytes_max=3_000))
     for sequence in (2, 3, 4, 5):
         cluster.inject("a", Datagram(B, (packet("b", sequence),)))
     assert rejected(cluster.effects["a"]) == [Reason.PENDING_FULL]

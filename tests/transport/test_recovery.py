@@ -164,7 +164,7 @@ def test_a_request_too_large_for_a_datagram_is_made_in_several() -> None:
 
 
 def test_when_nothing_more_can_be_kept_only_what_comes_next_is_asked_for() -> None:
-    member = Member(replace(CONFIG, pending_bytes_max=2_000))
+    member = Member(replace(CONFIG, datagram_bytes_max=600, window_bytes_max=2_000))
     member.store(packet("b", 9_000), packet("b", 9_002))
     [nack] = member.requests.due(1.0)
     [(first, last)] = nack.ranges

@@ -12,12 +12,15 @@ class BoundedBuffers(Checker):
         packet_cost = config.datagram_bytes_max + config.packet_overhead_bytes
         pending = machine.pending_bytes()
         # The one packet that is next in its stream is always taken, or a full buffer could never empty.
-        if pending > config.pending_bytes_max + 2 * packet_cost:
+        if pending > config.window_bytes_max + 2 * packet_cost:
             raise Violation(f"{node} keeps {pending} bytes of one sender pending")
         buffered, own = machine.window_bytes()
         members = len(machine.view.members)
         if own > max(config.window_bytes_max // members, packet_cost):
             raise Violation(f"{node} has {own} bytes in flight, more than its share of the window")
+        units = config.buffer_windows_max * max(config.window_messages_max, members)
+        if machine.window_messages()[0] > units + config.packet_units_max:
+            raise Violation(f"{node} buffers {machine.window_messages()[0]} units, more than {units}")
         if machine.window_messages()[1] > max(config.window_messages_max // members, 1):
             raise Violation(f"{node} has {machine.window_messages()[1]} units in flight, more than its share")
         if machine.scheduled_answers() > config.answers_max:
