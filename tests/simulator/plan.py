@@ -80,7 +80,9 @@ def draw_plan(seed: int, nodes_min: int = 3, nodes_max: int = 9) -> Plan:
         heavy = replace(plan.load, messages_per_second=10.0 * plan.load.messages_per_second)
         plan = replace(plan, load=heavy)
     if random.random() < 0.1:
-        plan = replace(plan, config=replace(plan.config, undelivered_bytes_max=30_000))
+        largest = 1_000 + (plan.load.large_bytes_max if plan.load.large_share else 0)
+        small = replace(plan.config, undelivered_bytes_max=30_000, message_bytes_max=largest)
+        plan = replace(plan, config=small)
     if random.random() < 0.3:
         plan = replace(plan, config=replace(plan.config, buffer_windows_max=1))
     return plan

@@ -28,8 +28,9 @@ class BoundedBuffers(Checker):
         bound = config.buffer_windows_max * max(config.window_bytes_max, members * packet_cost)
         if buffered > bound + packet_cost:
             raise Violation(f"{node} buffers {buffered} bytes, more than {bound}")
-        # What was in flight when we stopped acknowledging may still come.
-        waiting = config.undelivered_bytes_max + members * (config.window_bytes_max + packet_cost)
+        # What was in flight when we stopped acknowledging may still come, and complete a message of each sender.
+        in_flight = members * (config.window_bytes_max + packet_cost + config.message_bytes_max)
+        waiting = config.undelivered_bytes_max + in_flight
         if machine.undelivered_bytes() > waiting:
             raise Violation(f"{node} keeps {machine.undelivered_bytes()} bytes undelivered")
         if machine.queued_messages() > config.queue_messages_max:
