@@ -208,8 +208,8 @@ class Lansis:
         return len(self._answers)
 
     def received_through(self) -> dict[Machine, int]:
-        """Per member, the last unit up to which everything is in our DAG."""
-        return {machine: stream.inserted_through for machine, stream in self._dag.streams.items()}
+        """Per member, the last unit up to which everything is here, in the DAG or waiting to enter it."""
+        return {machine: stream.received_through for machine, stream in self._dag.streams.items()}
 
     def pending_bytes(self) -> int:
         """The most that any one sender's packets take up while they wait for their predecessors."""
