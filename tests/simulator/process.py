@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from tests.simulator.checkers import Violation
 from tests.simulator.disk import Disk
 from tests.simulator.network import Network
 from tests.simulator.world import World
@@ -15,6 +16,9 @@ from transport.messages import Datagram, Machine, Message, Service, View
 
 INBOX_DATAGRAMS_MAX = 500
 """How many datagrams wait for a process that is stopped."""
+
+TICKS_MAX = 1_000
+"""A machine that wants more ticks than this in one instant will never be content."""
 
 _INCARNATION_FILE = "incarnation"
 
@@ -107,9 +111,13 @@ class Process:
         self._wakes_at = float("inf")
         if self.is_paused():
             return
+        ticks = 0
         while (deadline := machine.next_deadline()) <= self._world.now:
             self._execute(machine.tick(self._world.now))
             self.on_step(machine)
+            ticks += 1
+            if ticks == TICKS_MAX:
+                raise Violation(f"{self.name} wants to act again and again without time passing")
         self._sleep_until(deadline)
 
     def _execute(self, effects: list[Effect]) -> None:

