@@ -17,7 +17,6 @@ same criteria.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from itertools import count
 from operator import itemgetter
 from typing import NamedTuple
@@ -92,17 +91,20 @@ class Delivery:
             return []
         self._ordered.extend(self._criterion.release())
         delivered: list[Message] = []
+        in_order: list[Message] = []
         streams = self._dag.streams
         while self._ordered:
             message = self._ordered[0]
             if message.service is Service.SAFE and streams[message.sender].stable_through < message.sequence:
                 break
-            delivered.append(self._ordered.popleft())
+            self._ordered.popleft()
             self._undelivered[message.sender].popleft()
-            self.delivered_count += 1
-            self._count((message,), -1)
+            in_order.append(message)
+            delivered.append(message)
             if self._held:
                 delivered += self._release(self._held.pop((message.sender, message.sequence), []))
+        self.delivered_count += len(in_order)
+        self._count(in_order, -1)
         return delivered
 
     def first_undelivered(self) -> Message | None:
@@ -122,9 +124,10 @@ class Delivery:
             ]
         return self._criterion.awaited()
 
-    def _count(self, messages: Sequence[Message], sign: int) -> None:
+    def _count(self, messages: list[Message], sign: int) -> None:
+        payload_bytes = sum([len(message.payload) for message in messages])
         self.undelivered_count += sign * len(messages)
-        self.undelivered_bytes += sign * sum([len(message.payload) + self._overhead_bytes for message in messages])
+        self.undelivered_bytes += sign * (payload_bytes + self._overhead_bytes * len(messages))
 
     def _deliver_or_hold(self, packet: Packet, messages: list[Message]) -> list[Message]:
         if not self.undelivered_count:
