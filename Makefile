@@ -41,6 +41,7 @@ simulate: $(TEST) ## run simulator seeds: make simulate LAYER=transport SEEDS=1-
 
 bench: $(TEST) ## measure throughput, latency and CPU on this machine
 	$(BIN)/python -m tests.benchmarks.transport
+	$(BIN)/python -m tests.benchmarks.simulator
 
 setup: $(ALL) ## install everything, Spark and Locust too, into .venv
 
