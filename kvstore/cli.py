@@ -31,19 +31,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="corelkv",
-        description="A replicated key-value store. So far: its transport, which the commands demonstrate.",
+        description="A replicated key-value store. So far: transport and membership, which the commands show.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
     cluster = commands.add_parser("cluster", help="start nodes on this machine and show what each delivers")
     cluster.add_argument("--nodes", type=_node_count, default=3, help="how many (default 3)")
     cluster.add_argument("--port", type=int, default=7400, help="UDP broadcast port (default 7400)")
-    cluster.add_argument("--data", type=Path, help="empty directory for journals (default: a temporary one)")
+    cluster.add_argument("--data", type=Path, help="directory for the nodes' files (default: a temporary one)")
 
-    one = commands.add_parser("serve", help="run one node of a fixed roster")
+    one = commands.add_parser("serve", help="run one node")
     one.add_argument("--node", required=True, help="this node's name")
     one.add_argument("--roster", required=True, help="all nodes' names: a,b,c")
-    one.add_argument("--data", type=Path, required=True, help="empty directory for this node's files")
+    one.add_argument("--data", type=Path, required=True, help="directory for this node's files")
     one.add_argument("--cluster", default="corelkv", help="clusters of different names ignore each other")
+    one.add_argument(
+        "--bootstrap",
+        action="store_true",
+        help="on the very first start of a new cluster: count incarnations from 1",
+    )
     reach = one.add_mutually_exclusive_group()
     reach.add_argument("--broadcast", default="127.255.255.255:7400", metavar="ADDRESS:PORT")
     reach.add_argument("--multicast", metavar="GROUP:PORT")
@@ -58,7 +63,17 @@ def _serve_options(options: argparse.Namespace) -> ServeOptions:
     roster = tuple(options.roster.split(","))
     if options.node not in roster:
         raise ValueError(f"--node {options.node} is not in --roster {options.roster}")
-    return ServeOptions(options.node, roster, _mode(options), options.data, options.cluster, options.every_ms)
+    if len(set(roster)) < len(roster):
+        raise ValueError(f"--roster needs distinct names, not {options.roster}")
+    return ServeOptions(
+        node=options.node,
+        roster=roster,
+        mode=_mode(options),
+        data=options.data,
+        cluster=options.cluster,
+        every_ms=options.every_ms,
+        is_new_cluster=options.bootstrap,
+    )
 
 
 def _mode(options: argparse.Namespace) -> Mode:

@@ -1,7 +1,8 @@
-"""What a node does while there is no store: it multicasts in every service and shows what is delivered.
+"""What a node does while there is no store: it shows its views, multicasts in every service, and shows what is
+delivered.
 
 `serve` is one node; `cluster` starts several as processes of their own on this machine and merges what they
-print. The view is fixed: every node of the roster in its first incarnation.
+print.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -23,6 +25,7 @@ import uvloop
 
 from kvstore.journal import JournalWriter
 from kvstore.node import Node, NodeConfig, Upward
+from membership.floor import ClockFloor
 from transport.config import TransportConfig
 from transport.incarnation import next_incarnation
 from transport.messages import Machine, Message, Service, View
@@ -33,7 +36,7 @@ _STOP_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """One node of a fixed roster."""
+    """One node of a roster."""
 
     node: str
     roster: tuple[str, ...]
@@ -41,6 +44,7 @@ class ServeOptions:
     data: Path
     cluster: str
     every_ms: float
+    is_new_cluster: bool
 
 
 class DemoError(Exception):
@@ -54,22 +58,16 @@ def serve(options: ServeOptions) -> None:
 
 
 async def _serve(options: ServeOptions) -> None:
-    incarnation = next_incarnation(options.data, is_new_cluster=True)
-    if incarnation != 1:
-        raise DemoError(
-            f"{options.data} has been used before (this would be incarnation {incarnation}). The view of this "
-            "demonstration is fixed to first incarnations: give an empty --data."
-        )
+    incarnation = next_incarnation(options.data, options.is_new_cluster)
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    view = View(1, tuple(Machine(name, 1) for name in sorted(options.roster)))
     journal = JournalWriter(options.data / "journal", options.node)
     config = NodeConfig(
         machine=Machine(options.node, incarnation),
-        view=view,
         mode=options.mode,
         cluster=options.cluster,
+        clock_floor=ClockFloor(options.data),
         transport=TransportConfig(journal_messages=True),
     )
     failures: list[Exception] = []
@@ -80,10 +78,13 @@ async def _serve(options: ServeOptions) -> None:
 
     upward = Upward(
         delivered=lambda messages: _show(options.node, messages),
+        changing=lambda view: print(f"{options.node}  holds back: view {view.id} is ending", flush=True),
+        view_changed=lambda view: _show_view(options, view),
         failed=on_failed,
     )
     node = Node(config, upward, journal)
-    print(f"{options.node}  is up at {node.udp.own_address[0]}:{node.udp.own_address[1]}", flush=True)
+    address = f"{node.udp.own_address[0]}:{node.udp.own_address[1]}"
+    print(f"{options.node}  is up at {address} as {config.machine}, process {os.getpid()}", flush=True)
     talking = asyncio.create_task(_talk(node, options))
     await stop.wait()
     talking.cancel()
@@ -102,6 +103,13 @@ async def _talk(node: Node, options: ServeOptions) -> None:
         number += 1
 
 
+def _show_view(options: ServeOptions, view: View) -> None:
+    names = {machine.name for machine in view.members}
+    missing = ", ".join(name for name in options.roster if name not in names)
+    members = " ".join(map(str, view.members))
+    print(f"{options.node}  view {view.id}: {members}{f' (without {missing})' if missing else ''}", flush=True)
+
+
 def _show(node: str, messages: tuple[Message, ...]) -> None:
     for message in messages:
         place = f"  at {message.clock}.{message.sender.name}" if message.service >= Service.AGREED else ""
@@ -116,11 +124,14 @@ def run_cluster(names: Sequence[str], port: int, data: Path | None, every_ms: fl
             data = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="corelkv-")))
         roster = ",".join(names)
         print(f"corelkv: nodes {roster} on broadcast 127.255.255.255:{port}, journals in {data}/*/journal")
-        print("Each multicasts in all four services; agreed and safe messages come in one order everywhere.")
+        print("They find each other and form a view. Each multicasts in all four services; agreed and safe")
+        print("messages come in one order everywhere. Stop a node (kill -STOP, kill -9) to see the view change.")
         print("Ctrl-C stops them.", flush=True)
         cluster = f"demo-{token_hex(4)}"  # so that two demonstrations at once do not hear each other
         arguments = ["--roster", roster, "--broadcast", f"127.255.255.255:{port}", "--cluster", cluster]
         arguments += ["--every-ms", str(every_ms)]
+        if not data.exists() or not any(data.iterdir()):
+            arguments.append("--bootstrap")
         processes = [stack.enter_context(_start_node(name, data / name, arguments)) for name in names]
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
         try:

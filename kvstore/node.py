@@ -15,11 +15,16 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from random import Random
 
 from kvstore.journal import JournalWriter
+from membership.config import MembershipConfig
+from membership.effects import ChangeStarted, Effect, Refused, Unicast, ViewChanged
+from membership.floor import ClockFloor
+from membership.group import Group
 from transport.chaos import ChaosChannel
 from transport.codec import Codec, DecodeError
 from transport.config import TransportConfig
@@ -27,16 +32,14 @@ from transport.effects import (
     Backpressure,
     Broadcast,
     Delivered,
-    Effect,
     Event,
     Journal,
-    Reason,
     Received,
     WindowStuck,
 )
 from transport.lansis import Lansis, QueueFull
-from transport.messages import Machine, Message, Service, View
-from transport.udp import Arrivals, Channel, Mode, UdpChannel, is_loopback
+from transport.messages import Machine, Message, Service, View, ViewId
+from transport.udp import Address, Arrivals, Channel, Mode, UdpChannel, is_loopback
 
 log = logging.getLogger("corelkv")
 
@@ -45,6 +48,9 @@ LOOPBACK_DATAGRAM_BYTES = 32_768
 
 PEER_ERROR_LOG_SECONDS = 10.0
 """At most one line of each kind of peer's error in this time; the line says how many there were."""
+
+ADDRESSES_MAX = 1_024
+"""Most machines whose addresses are remembered; all will soon be heard again."""
 
 PAUSE_MS = 50.0
 """A tick later than this was due is a pause of our own: drain the sockets before it."""
@@ -55,13 +61,19 @@ _TICKS_MAX = 4
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """Where a node lives. The view is fixed until membership decides it."""
+    """Where a node lives, and as whom."""
 
     machine: Machine
-    view: View
     mode: Mode
+    view: View | None = None
+    """A fixed view, for the transport alone. Without one membership decides, beginning with this node by
+    itself."""
     cluster: str = "corelkv"
     transport: TransportConfig = field(default_factory=TransportConfig)
+    membership: MembershipConfig = field(default_factory=MembershipConfig)
+    clock_floor: ClockFloor | None = None
+    """Where it is kept how far the clock has come. Without it, views of the next start may not follow this
+    one's."""
     datagram_bytes_max: int | None = None
     """Overrides the transport's own; by default it is that, or `LOOPBACK_DATAGRAM_BYTES` on loopback."""
     with_chaos: bool = False
@@ -73,6 +85,11 @@ class Upward:
 
     delivered: Callable[[tuple[Message, ...]], None]
     received: Callable[[tuple[Message, ...]], None] = lambda messages: None
+    changing: Callable[[View], None] = lambda view: None
+    """The view is ending; nothing more is sent in it."""
+    view_changed: Callable[[View], None] = lambda view: None
+    refused: Callable[[tuple[tuple[Service, bytes], ...]], None] = lambda messages: None
+    """These were for the old view only, and were not sent."""
     stuck: Callable[[tuple[Machine, ...]], None] = lambda laggards: None
     failed: Callable[[Exception], None] = lambda error: None
     """The node has stopped because of this."""
@@ -93,6 +110,9 @@ class Node:
         self._is_closed = False
         self._room = asyncio.Event()
         self._room.set()
+        self._addresses: dict[Machine, Address] = {}
+        """Where each machine's own socket is: where its last datagram came from."""
+        self._clock_floor = config.clock_floor
         self.chaos: ChaosChannel | None = None
         handler = self._on_arrivals
         if config.with_chaos:
@@ -105,17 +125,33 @@ class Node:
             self._channel = self.chaos
         try:
             transport = fit_to_network(config, self.udp.receive_buffer_bytes)
-            self.machine = Lansis(config.machine, config.view, transport, Random(), self._now())
+            self.machine = self._make_machine(config, transport)
         except ValueError:
             self.close()
             raise
         self._wake_at(self.machine.next_deadline())
 
-    def multicast(self, service: Service, payload: bytes) -> None:
-        """Accepts a message for sending; raises `QueueFull` when too many wait."""
+    def _make_machine(self, config: NodeConfig, transport: TransportConfig) -> Group | Lansis:
+        if config.view is not None:
+            return Lansis(config.machine, config.view, transport, Random(), self._now())
+        clock = 1 if config.clock_floor is None else config.clock_floor.clock
+        return Group(config.machine, config.membership, transport, Random(), self._now(), clock)
+
+    @property
+    def view(self) -> View:
+        return self.machine.view
+
+    @property
+    def transport(self) -> Lansis:
+        """The transport of the current view."""
+        return self.machine.lansis if isinstance(self.machine, Group) else self.machine
+
+    def multicast(self, service: Service, payload: bytes, view: ViewId | None = None) -> None:
+        """Accepts a message for sending, in this view only if one is given (else `ViewOver`); raises `QueueFull`
+        when too many wait."""
         if self._is_closed:
             raise RuntimeError("the node is closed")
-        self._execute(self.machine.multicast(service, payload))
+        self._execute(self.machine.multicast(service, payload, view))
         if not self._is_settling:
             self._wake_at(0.0)
 
@@ -163,7 +199,10 @@ class Node:
             except DecodeError as error:
                 self.peer_errors.note(error.reason, f"from {address[0]}:{address[1]}: {error}")
                 continue
+            self._addresses[datagram.sender] = address
             self._execute(self.machine.receive(datagram, now))
+        if len(self._addresses) > ADDRESSES_MAX:  # anybody can send us names
+            self._addresses.clear()
 
     def _settle(self) -> None:
         """Lets the machine do what is due, then sleeps until something will be."""
@@ -201,7 +240,7 @@ class Node:
         except Exception as error:
             self._fail(error)
 
-    def _execute(self, effects: list[Effect]) -> None:
+    def _execute(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Broadcast):
                 self._channel.send(self._codec.encode(effect.datagram))
@@ -219,6 +258,23 @@ class Node:
             elif isinstance(effect, WindowStuck):
                 log.warning("nothing moves; waiting for %s", ", ".join(map(str, effect.laggards)))
                 self._upward.stuck(effect.laggards)
+            else:
+                self._execute_change(effect)
+
+    def _execute_change(self, effect: Unicast | ChangeStarted | ViewChanged | Refused) -> None:
+        if isinstance(effect, Unicast):
+            address = self._addresses.get(effect.target)
+            if address is not None:
+                self._channel.send_to(self._codec.encode(effect.datagram), address)
+        elif isinstance(effect, ChangeStarted):
+            self._upward.changing(effect.view)
+        elif isinstance(effect, ViewChanged):
+            if self._clock_floor is not None:
+                self._clock_floor.raise_above(effect.view.id.clock)
+            log.info("view %s: %s", effect.view.id, ", ".join(map(str, effect.view.members)))
+            self._upward.view_changed(effect.view)
+        else:
+            self._upward.refused(effect.messages)
 
     def _write_journal(self, entry: Journal) -> None:
         if entry.event is Event.DROPPED:
@@ -238,10 +294,10 @@ class PeerErrors:
     """What peers do wrong: counted always, logged at a bounded rate."""
 
     def __init__(self) -> None:
-        self.counts: Counter[Reason] = Counter()
-        self._logged: dict[Reason, tuple[float, int]] = {}
+        self.counts: Counter[StrEnum] = Counter()
+        self._logged: dict[StrEnum, tuple[float, int]] = {}
 
-    def note(self, reason: Reason, what: str) -> bool:
+    def note(self, reason: StrEnum, what: str) -> bool:
         """Returns whether it was logged, which is seldom when there are many."""
         self.counts[reason] += 1
         now = time.monotonic()

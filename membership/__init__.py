@@ -1,1 +1,1 @@
-"""Who is connected: the Transis membership (faults and joins) over the transport. Not built yet."""
+"""Who is connected: the Transis membership (faults and joins) over the transport."""

@@ -25,6 +25,7 @@ from transport.messages import (
     SEQUENCE_MAX,
     Acks,
     Datagram,
+    Envelope,
     Fragment,
     Frame,
     Machine,
@@ -34,9 +35,10 @@ from transport.messages import (
     Retransmission,
     Service,
     Status,
+    ViewId,
 )
 
-VERSION = 1
+VERSION = 2
 HEADER_BYTES = 10
 DATAGRAM_BYTES_MAX = 65_507
 """The largest UDP payload: nothing larger can arrive."""
@@ -48,7 +50,7 @@ that, doubled for what else a datagram can make it allocate, is `DECODE_BYTES_MA
 
 DECODE_BYTES_MAX = 2 * DECODE_ARRAY_MAX * 8 * 1_024
 
-_PACKET, _STATUS, _NACK, _RETRANSMISSION = 0, 1, 2, 3
+_PACKET, _STATUS, _NACK, _RETRANSMISSION, _ENVELOPE = 0, 1, 2, 3, 4
 _SERVICES = tuple(Service)
 _INTEGER_BYTES = 9
 _BINARY_HEADER_BYTES = 5
@@ -129,9 +131,10 @@ def datagram_overhead_bytes(sender: Machine) -> int:
     return HEADER_BYTES + _ARRAY_HEADER_BYTES + _machine_bytes(sender)
 
 
-def packet_overhead_bytes(sender: Machine, acks: Acks) -> int:
+def packet_overhead_bytes(sender: Machine, view: ViewId, acks: Acks) -> int:
     """Everything of a packet but its payloads."""
-    return 2 * _ARRAY_HEADER_BYTES + _machine_bytes(sender) + 8 * _INTEGER_BYTES + _acks_bytes(acks)
+    machines = _machine_bytes(sender) + _machine_bytes(Machine(view.name, view.incarnation))
+    return 2 * _ARRAY_HEADER_BYTES + machines + 8 * _INTEGER_BYTES + _acks_bytes(acks)
 
 
 def unit_bytes(payload: bytes) -> int:
@@ -141,12 +144,14 @@ def unit_bytes(payload: bytes) -> int:
 def frame_bytes(frame: Frame) -> int:
     if isinstance(frame, Packet):
         units = sum(map(len, frame.payloads)) + _BINARY_HEADER_BYTES * len(frame.payloads)
-        return packet_overhead_bytes(frame.sender, frame.acks) + units
+        return packet_overhead_bytes(frame.sender, frame.view, frame.acks) + units
     if isinstance(frame, Retransmission):
         return frame_bytes(frame.packet)
     if isinstance(frame, Status):
-        solicited = sum(map(_machine_bytes, frame.solicit))
-        return 3 * _ARRAY_HEADER_BYTES + 5 * _INTEGER_BYTES + _acks_bytes(frame.acks) + solicited
+        machines = sum(map(_machine_bytes, (*frame.solicit, Machine(frame.view.name, frame.view.incarnation))))
+        return 3 * _ARRAY_HEADER_BYTES + 5 * _INTEGER_BYTES + _acks_bytes(frame.acks) + machines
+    if isinstance(frame, Envelope):
+        return _ARRAY_HEADER_BYTES + _INTEGER_BYTES + _BINARY_HEADER_BYTES + len(frame.body)
     ranges = 2 * _INTEGER_BYTES * len(frame.ranges)
     return 2 * _ARRAY_HEADER_BYTES + 2 * _INTEGER_BYTES + _machine_bytes(frame.machine) + ranges
 
@@ -178,7 +183,9 @@ def _frame_to_list(frame: Frame) -> list[object]:
     if isinstance(frame, Status):
         acks = [part for machine, sequence in frame.acks for part in (*machine, sequence)]
         solicit = [part for machine in frame.solicit for part in machine]
-        return [_STATUS, frame.view, frame.clock, frame.sequence, frame.window_bytes, acks, solicit]
+        return [_STATUS, *frame.view, frame.clock, frame.sequence, frame.window_bytes, acks, solicit]
+    if isinstance(frame, Envelope):
+        return [_ENVELOPE, frame.body]
     return [_NACK, *frame.machine, frame.is_repeated, list(chain.from_iterable(frame.ranges))]
 
 
@@ -186,7 +193,7 @@ def _packet_to_list(kind: int, packet: Packet) -> list[object]:
     return [
         kind,
         *packet.sender,
-        packet.view,
+        *packet.view,
         packet.sequence,
         packet.clock,
         int(packet.service),
@@ -207,20 +214,25 @@ def _frame(item: object) -> Frame:
     if kind == _RETRANSMISSION:
         return Retransmission(_packet(fields))
     if kind == _STATUS:
-        _, view, clock, sequence, window_bytes, acks, solicit = fields
+        _, at, by, of, clock, sequence, window_bytes, acks, solicit = fields
         pairs = _list(solicit)
         machines = tuple(_machine(name, incarnation) for name, incarnation in _groups(pairs, 2))
-        numbers = (_natural(view), _natural(clock), _natural(sequence), _natural(window_bytes))
-        return Status(*numbers, _acks(acks), machines)
+        numbers = (_natural(clock), _natural(sequence), _natural(window_bytes))
+        return Status(_view(at, by, of), *numbers, _acks(acks), machines)
     if kind == _NACK:
         _, name, incarnation, is_repeated, flat = fields
         ranges: Ranges = tuple((_natural(first), _natural(last)) for first, last in _groups(_list(flat), 2))
         return Nack(_machine(name, incarnation), ranges, _boolean(is_repeated))
+    if kind == _ENVELOPE:
+        _, body = fields
+        if type(body) is not bytes:
+            raise TypeError("an envelope holds bytes")
+        return Envelope(body)
     raise ValueError(f"unknown frame kind {kind!r}")
 
 
 def _packet(fields: list[object]) -> Packet:
-    _, name, incarnation, view, sequence, clock, service, acks, payloads, *rest = fields
+    _, name, incarnation, at, by, of, sequence, clock, service, acks, payloads, *rest = fields
     units = _list(payloads)
     for unit in units:
         if type(unit) is not bytes:
@@ -231,7 +243,7 @@ def _packet(fields: list[object]) -> Packet:
         fragment = Fragment(_natural(part), _boolean(is_last))
     packet = Packet(
         _machine(name, incarnation),
-        _natural(view),
+        _view(at, by, of),
         _natural(sequence),
         _natural(clock),
         _SERVICES[_natural(service)],
@@ -257,6 +269,10 @@ def _machine(name: object, incarnation: object) -> Machine:
     if type(name) is not str or not 0 < len(name) <= NAME_BYTES_MAX or len(name.encode()) > NAME_BYTES_MAX:
         raise DecodeError("a machine's name is text of 1 to 64 bytes")
     return Machine(name, _natural(incarnation))
+
+
+def _view(clock: object, name: object, incarnation: object) -> ViewId:
+    return ViewId(_natural(clock), *_machine(name, incarnation))
 
 
 def _natural(item: object) -> int:

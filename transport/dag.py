@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from transport.config import TransportConfig
@@ -30,17 +30,19 @@ class Stream:
     __slots__ = (
         "machine", "inserted_through", "received_through", "known_through", "heard_clock",
         "pending", "pending_sequences", "pending_bytes", "buffer", "buffered_messages", "buffered_bytes",
-        "acks", "stable_through", "promised_sequence", "promised_clock",
+        "acks", "stable_through", "promised_sequence", "promised_clock", "required_through",
     )  # fmt: skip
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, base: int = 0) -> None:
         self.machine = machine
-        self.inserted_through = 0
-        """All units up to this one are in the DAG."""
-        self.received_through = 0
+        self.inserted_through = base
+        """All units up to this one are in the DAG, or belong to earlier views."""
+        self.received_through = base
         """All units up to this one are in the DAG or pending."""
-        self.known_through = 0
+        self.known_through = base
         """The highest unit anybody has mentioned."""
+        self.required_through: int | None = None
+        """If the machine is suspected: the last unit that somebody who is not has in its DAG."""
         self.heard_clock = 0
         """Every unit that is not in the DAG has a higher clock than this."""
         self.pending: dict[int, Packet] = {}
@@ -54,7 +56,7 @@ class Stream:
         self.buffered_bytes = 0
         self.acks: dict[Machine, int] = {}
         """What this machine has acknowledged, by whatever route we learned it."""
-        self.stable_through = 0
+        self.stable_through = base
         self.promised_sequence = 0
         self.promised_clock = 0
 
@@ -129,11 +131,22 @@ class CausalDag:
     Bytes are counted with what a packet costs besides its payloads. When the buffers are full, packets of other
     machines stay pending, and so unacknowledged, until some are stable. The buffers hold several times what all
     members may have in flight together, so they fill only with what is stable and not known here to be.
+
+    While the view is ending, members may be *suspected*: of what they sent, only what some other member has in
+    its DAG may still enter ours. The buffers then take whatever comes, for the dead acknowledge nothing, and
+    nobody sends more.
     """
 
-    def __init__(self, me: Machine, members: Iterable[Machine], config: TransportConfig) -> None:
+    def __init__(
+        self,
+        me: Machine,
+        members: Iterable[Machine],
+        config: TransportConfig,
+        base: Mapping[Machine, int] | None = None,
+    ) -> None:
         self.me = me
-        self.streams = {machine: Stream(machine) for machine in members}
+        base = base or {}
+        self.streams = {machine: Stream(machine, base.get(machine, 0)) for machine in members}
         self.own = self.streams[me]
         self._others = [stream for machine, stream in self.streams.items() if machine != me]
         self._overhead_bytes = config.packet_overhead_bytes
@@ -143,11 +156,13 @@ class CausalDag:
         self._bytes_max = config.buffer_windows_max * max(config.window_bytes_max, count * largest)
         self.buffered_messages = 0
         self.buffered_bytes = 0
+        self.is_ending = False
         # Dictionaries serve as sets that keep their order: iteration must not depend on hash seeds.
         self._waiting: dict[Machine, None] = {}
         self._restless: dict[Machine, None] = {}
         self._heard: dict[Machine, Stream] = {}
         self._incomplete: dict[Machine, None] = {}
+        self._suspects: dict[Machine, None] = {}
 
     def cost_bytes(self, packet: Packet) -> int:
         """What a packet takes up in our buffers and in a kernel's."""
@@ -157,8 +172,9 @@ class CausalDag:
         """Takes in a new packet; returns those that thereby entered the DAG, in causal order."""
         stream = self.streams[packet.sender]
         self._mention(stream, packet.last_sequence)
-        for machine, sequence in packet.acks:
-            self._mention(self.streams[machine], sequence)
+        if packet.sender not in self._suspects:
+            for machine, sequence in packet.acks:
+                self._require(self.streams[machine], sequence)
         if (stream is self.own or not self._waiting) and self._may_enter(stream, packet):
             self._insert(stream, packet)
             return [packet]
@@ -189,11 +205,13 @@ class CausalDag:
     def acknowledge(self, machine: Machine, acks: Acks) -> None:
         """The machine has all this, whether or not its own packets that say so have reached us."""
         known = self.streams[machine].acks
+        is_suspect = machine in self._suspects
         for acknowledged, sequence in acks:
             if sequence > known.get(acknowledged, 0):
                 known[acknowledged] = sequence
                 self._restless[acknowledged] = None
-                self._mention(self.streams[acknowledged], sequence)
+                if not is_suspect:
+                    self._require(self.streams[acknowledged], sequence)
 
     def promise(self, machine: Machine, sequence: int, clock: int) -> None:
         """The machine said that what it sends after `sequence` has a clock above `clock`."""
@@ -253,11 +271,54 @@ class CausalDag:
                         lagging[other.machine] = None
         return list(lagging)
 
+    # The end of the view
+
+    def inserted(self) -> Acks:
+        """What is in the DAG."""
+        return tuple((machine, stream.inserted_through) for machine, stream in self.streams.items())
+
+    def has(self, cover: Acks) -> bool:
+        """Whether all this is in the DAG."""
+        return all(self.streams[machine].inserted_through >= sequence for machine, sequence in cover)
+
+    def suspect(self, machines: Iterable[Machine]) -> None:
+        """From now on only what others have of these machines' units may enter."""
+        self.is_ending = True
+        self._suspects.update((machine, None) for machine in machines if machine in self.streams)
+        trusted = [stream for machine, stream in self.streams.items() if machine not in self._suspects]
+        for machine in self._suspects:
+            stream = self.streams[machine]
+            required = stream.inserted_through
+            for other in trusted:
+                mentions = [other.acks.get(machine, 0)]
+                mentions += [dict(packet.acks).get(machine, 0) for packet in other.pending.values()]
+                required = max(required, *mentions)
+            stream.required_through = stream.known_through = required
+            if required > stream.inserted_through:
+                self._incomplete[machine] = None
+            else:
+                self._incomplete.pop(machine, None)
+
+    def require(self, cover: Acks) -> None:
+        """Somebody who is not suspected has all this in its DAG: so must we."""
+        for machine, sequence in cover:
+            self._require(self.streams[machine], sequence)
+
     def is_full(self) -> bool:
         return self.buffered_messages >= self._messages_max or self.buffered_bytes >= self._bytes_max
 
+    def _require(self, stream: Stream, sequence: int) -> None:
+        if stream.required_through is not None and sequence > stream.required_through:
+            stream.required_through = sequence
+            if sequence > stream.inserted_through:
+                stream.known_through = max(stream.known_through, sequence)
+                self._incomplete[stream.machine] = None
+        else:
+            self._mention(stream, sequence)
+
     def _mention(self, stream: Stream, sequence: int) -> None:
-        if sequence > stream.known_through:
+        """The unit exists. Of a suspect's units those that nobody requires are as good as never sent."""
+        if sequence > stream.known_through and stream.required_through is None:
             stream.known_through = sequence
             if sequence > stream.inserted_through:
                 self._incomplete[stream.machine] = None
@@ -265,7 +326,9 @@ class CausalDag:
     def _may_enter(self, stream: Stream, packet: Packet) -> bool:
         if packet.sequence != stream.inserted_through + 1:
             return False
-        if self.is_full() and stream is not self.own:
+        if stream.required_through is not None and packet.last_sequence > stream.required_through:
+            return False
+        if self.is_full() and stream is not self.own and not self.is_ending:
             return False
         streams = self.streams
         for machine, sequence in packet.acks:

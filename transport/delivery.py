@@ -90,12 +90,24 @@ class Delivery:
         if not self.undelivered_count:
             return []
         self._ordered.extend(self._criterion.release())
+        return self._deliver_ordered(is_final=False)
+
+    def close(self) -> list[Message]:
+        """The view is over and what is in the DAG is all there is: the rest, in order."""
+        self._ordered.extend(self._criterion.drain())
+        return self._deliver_ordered(is_final=True)
+
+    def _deliver_ordered(self, is_final: bool) -> list[Message]:
         delivered: list[Message] = []
         in_order: list[Message] = []
         streams = self._dag.streams
         while self._ordered:
             message = self._ordered[0]
-            if message.service is Service.SAFE and streams[message.sender].stable_through < message.sequence:
+            if (
+                message.service is Service.SAFE
+                and streams[message.sender].stable_through < message.sequence
+                and not is_final
+            ):
                 break
             self._ordered.popleft()
             self._undelivered[message.sender].popleft()

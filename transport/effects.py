@@ -45,6 +45,8 @@ class Reason(StrEnum):
     OUT_OF_ORDER = "out_of_order"
     OVERSIZED = "oversized"
     PENDING_FULL = "pending_full"
+    UNEXPECTED = "unexpected"
+    OLD_INCARNATION = "old_incarnation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +86,11 @@ class WindowStuck:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """One line of the journal; whoever executes it adds its own times."""
+    """One line of the journal, of whichever layer; whoever executes it adds its own times."""
 
-    event: Event
+    event: StrEnum
     id: str = ""
-    reason: Reason = Reason.NEW
+    reason: StrEnum = Reason.NEW
     details: dict[str, object] = field(default_factory=dict)
 
 

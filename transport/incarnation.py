@@ -28,28 +28,41 @@ def next_incarnation(directory: Path, is_new_cluster: bool) -> int:
     first = 1 if is_new_cluster else int(time.time())
     last = _read(path)
     incarnation = first if last is None else last + 1
-    temporary = path.with_suffix(".new")
-    with open(temporary, "wb") as file:
-        file.write(b"%d\n" % incarnation)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-    _sync_directory(directory)
+    write_number(path, incarnation)
     return incarnation
 
 
 def _read(path: Path) -> int | None:
+    try:
+        return read_number(path)
+    except ValueError as error:
+        raise IncarnationError(
+            f"{error}. If you know the node's last incarnation, write a higher number into it; otherwise remove "
+            "the file, and the node will begin at the wall clock's seconds."
+        ) from None
+
+
+def read_number(path: Path) -> int | None:
+    """The number in a file, or none if there is no file."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
         return None
     text = content.strip()
     if not content.endswith(b"\n") or not text.isdigit() or not 0 < int(text) < SEQUENCE_MAX:
-        raise IncarnationError(
-            f"{path} is damaged ({content[:40]!r}). If you know the node's last incarnation, write a higher "
-            "number into it; otherwise remove the file, and the node will begin at the wall clock's seconds."
-        )
+        raise ValueError(f"{path} is damaged ({content[:40]!r})")
     return int(text)
+
+
+def write_number(path: Path, number: int) -> None:
+    """Replaces the number in a file; it is on disk when this returns."""
+    temporary = path.with_suffix(".new")
+    with open(temporary, "wb") as file:
+        file.write(b"%d\n" % number)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    _sync_directory(path.parent)
 
 
 def _make_directory(directory: Path) -> None:

@@ -14,13 +14,15 @@ Where this differs from the paper:
 - The agreed order is timestamp order (index of synchrony n) instead of ToTo, behind the same interface.
 - Each member has a share of the window (`flow` says why).
 
-Membership will change the view, and put its own messages into the DAG; for now the view is fixed, and frames
-of other machines and other views are dropped and counted.
+One Lansis serves one view, and drops frames of other machines and other views. Membership ends it (`hold`,
+`suspect`, `require`, `close`) and starts the next, which goes on with its clock, sequences and queue. A closed
+one still answers requests of members that are not as far.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from random import Random
 
 from transport import codec
@@ -54,6 +56,7 @@ from transport.messages import (
     Service,
     Status,
     View,
+    ViewId,
 )
 from transport.ordering import LamportOrder
 from transport.packing import SendQueue, into_datagrams
@@ -73,11 +76,23 @@ class MessageTooLarge(Exception):
     """The message exceeds `message_bytes_max`: split it above, or raise the bound on every member."""
 
 
+class ViewOver(Exception):
+    """The message was for a view that is ending or over. Say what is to be said in the next one."""
+
+
 class Lansis:
-    """One machine's transport in one view."""
+    """One machine's transport in one view. `base` is the last unit of each member before it; `predecessor` the
+    machine's transport in the view before, closed."""
 
     def __init__(
-        self, me: Machine, view: View, config: TransportConfig, random: Random, now: Milliseconds
+        self,
+        me: Machine,
+        view: View,
+        config: TransportConfig,
+        random: Random,
+        now: Milliseconds,
+        base: Mapping[Machine, int] | None = None,
+        predecessor: Lansis | None = None,
     ) -> None:
         if me not in view.members:
             raise ValueError(f"{me} is not a member of view {view.id}")
@@ -89,7 +104,7 @@ class Lansis:
         self.config = config
         self.counters: Counter[str] = Counter()
         self.clock = 0
-        self._dag = CausalDag(me, view.members, config)
+        self._dag = CausalDag(me, view.members, config, base)
         self._delivery = Delivery(self._dag, LamportOrder(view.members), config)
         self._round_trip = RoundTrip(ceiling_ms=config.heartbeat_ms)
         self._timed: tuple[int, Milliseconds] | None = None
@@ -100,9 +115,10 @@ class Lansis:
         self._requests = Requests(self._dag, config, random, self._round_trip)
         self._answers = Answers(self._dag, config, random, self._round_trip)
         self._flow = FlowControl(self._dag, config)
-        self._queue = SendQueue(me, config)
+        self._queue = SendQueue(me, view.id, config)
         self._queue_full = False
-        self._acked: dict[Machine, int] = {}
+        self._is_held = False
+        self._acked: dict[Machine, int] = dict(base or {})
         """What our own packets have acknowledged: each acknowledgement travels in a packet once."""
         self._frozen_acks: dict[Machine, int] | None = None
         """What our statuses go on acknowledging while too much waits for delivery."""
@@ -116,16 +132,32 @@ class Lansis:
         self._solicitation = Solicitation(config, self._round_trip)
         self._break_watch = BreakWatch(self._dag, self._delivery, config)
         self._blocked: Reason | None = None
+        self.refused: list[tuple[Service, bytes]] = []
+        """Messages that were for the predecessor's view only, and were not sent in it."""
+        if predecessor is not None:
+            self._succeed(predecessor)
+
+    def _succeed(self, predecessor: Lansis) -> None:
+        self.counters = predecessor.counters
+        self.clock = predecessor.clock
+        self._round_trip.take_over(predecessor._round_trip)
+        self._queue, predecessor._queue = predecessor._queue, self._queue
+        self._queue_full = predecessor._queue_full
+        self.refused = self._queue.enter_view(self.view.id)
+        self._status_owed = True  # the sooner everybody is heard in this view, the sooner it delivers
 
     # Inputs
 
-    def multicast(self, service: Service, payload: bytes) -> list[Effect]:
-        """Accepts a message for sending. It goes out with the next `tick` that the window allows."""
+    def multicast(self, service: Service, payload: bytes, view: ViewId | None = None) -> list[Effect]:
+        """Accepts a message for sending. It goes out with the next `tick` that the window allows, in whichever
+        view that is; or, if one is given, in that one or not at all."""
+        if view is not None and (view != self.view.id or self._is_held):
+            raise ViewOver(f"view {view} is over or ending; the message was not sent")
         if len(payload) > self.config.message_bytes_max:
             raise MessageTooLarge(f"{len(payload)} bytes, at most {self.config.message_bytes_max} fit a message")
         if self._queue.is_full():
             raise QueueFull(f"{len(self._queue)} messages of {self._queue.bytes} bytes wait to be sent")
-        self._queue.append(service, payload)
+        self._queue.append(service, payload, is_bound=view is not None)
         if self._queue.is_full() and not self._queue_full:
             self._queue_full = True
             return [Backpressure(full=True)]
@@ -148,8 +180,10 @@ class Lansis:
                 self._on_packet(frame.packet, now, effects, is_original=False)
             elif isinstance(frame, Status):
                 self._on_status(sender, frame, effects)
-            else:
+            elif isinstance(frame, Nack):
                 self._on_nack(sender, frame, now, effects)
+            else:
+                effects.append(self._drop(Reason.UNEXPECTED, sender))
         return effects
 
     def tick(self, now: Milliseconds) -> list[Effect]:
@@ -158,7 +192,7 @@ class Lansis:
         self._unsettled = False
         progress = self._settle_stability(now, effects)
         frames: list[Frame] = []
-        if self._queue or self._blocked:
+        if (self._queue or self._blocked) and not self._is_held:
             self._send_queued(frames, now, effects)
         self._recover(frames, now, effects)
         self._acknowledge(frames, now)
@@ -182,12 +216,70 @@ class Lansis:
         if self._unsettled or self._status_owed:
             return _AT_ONCE
         deadline = self._heartbeat_at
-        if self._queue and self._flow.blocked() is None:
+        if self._queue and not self._is_held and self._flow.blocked() is None:
             deadline = min(deadline, self._flow.next_send_at)
         for other in (self._solicitation.deadline, self._break_watch.deadline):
             if other is not None and other < deadline:
                 deadline = other
         return min(deadline, self._requests.next_deadline(), self._answers.next_deadline())
+
+    # The end of the view
+
+    def hold(self) -> None:
+        """Sends no more messages: what waits, waits for the next view."""
+        self._is_held = True
+        self._blocked = None
+        self._dag.is_ending = True
+        self._unsettled = True
+
+    def is_held(self) -> bool:
+        return self._is_held
+
+    def cover(self) -> Acks:
+        """What is in the DAG."""
+        return self._dag.inserted()
+
+    def has(self, cover: Acks) -> bool:
+        return self._dag.has(cover)
+
+    def suspect(self, machines: Iterable[Machine]) -> None:
+        """Of what these members sent, only what others have may still be taken in."""
+        self._dag.suspect(machines)
+
+    def require(self, cover: Acks, now: Milliseconds) -> list[Effect]:
+        """A member that is not suspected has this in its DAG: takes it in, or asks for it."""
+        effects: list[Effect] = []
+        self._dag.require(cover)
+        self._insert(self._dag.insert_pending(), effects)
+        self._requests.look_for_gaps(now)
+        return effects
+
+    def close(self) -> list[Effect]:
+        """Everything is here that the survivors have: delivers it, without waiting for anyone."""
+        effects: list[Effect] = []
+        delivered = self._delivery.settle() + self._delivery.close()
+        if delivered:
+            self._deliver(delivered, effects)
+        return effects
+
+    def answer(self, nack: Nack, now: Milliseconds) -> None:
+        """In a closed view: a slower survivor asks for this."""
+        if nack.machine in self._dag.streams:
+            self._answers.on_request(nack, now)
+
+    def heard_answer(self, packet: Packet, now: Milliseconds) -> None:
+        """In a closed view: somebody else has answered."""
+        self._answers.on_retransmission(packet, now)
+
+    def answers_due(self, now: Milliseconds) -> list[Effect]:
+        """What `tick` is for an open view."""
+        frames = [Retransmission(packet) for packet in self._answers.due(now)]
+        self.counters["packets_retransmitted"] += len(frames)
+        datagrams = into_datagrams(self.me, frames, self.config.datagram_bytes_max)
+        return [Broadcast(datagram) for datagram in datagrams]
+
+    def answers_deadline(self) -> Milliseconds:
+        return self._answers.next_deadline()
 
     # What the operator and the checkers look at
 
@@ -465,7 +557,7 @@ class Lansis:
 def _check_datagrams_suffice(me: Machine, view: View, config: TransportConfig) -> None:
     """Frames that cannot be fragmented must fit a datagram, however much there is to acknowledge."""
     acks = tuple((machine, 0) for machine in view.members)
-    unit = codec.packet_overhead_bytes(me, acks) + _UNIT_ROOM_BYTES_MIN
+    unit = codec.packet_overhead_bytes(me, view.id, acks) + _UNIT_ROOM_BYTES_MIN
     status = codec.frame_bytes(Status(view.id, 0, 0, 0, acks, view.members))
     needed = codec.datagram_overhead_bytes(me) + max(unit, status)
     if needed > config.datagram_bytes_max:

@@ -22,9 +22,6 @@ NAME_BYTES_MAX = 64
 SEQUENCE_MAX = 2**63 - 1
 """Sequences, clocks and incarnations fit a signed 64-bit integer; none is ever reused, so none may wrap."""
 
-ViewId: TypeAlias = int
-"""The transport only compares view ids for equality; membership decides how they are made."""
-
 Milliseconds: TypeAlias = float
 """Every `now` and every deadline of a machine: monotonic, with an arbitrary origin."""
 
@@ -37,6 +34,18 @@ class Machine(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.name}.{self.incarnation}"
+
+
+class ViewId(NamedTuple):
+    """Which view: the timestamp of the last membership message that made it, and so unlike that of any other.
+    Every machine's ids ascend. The transport only compares them for equality."""
+
+    clock: int
+    name: str
+    incarnation: int
+
+    def __str__(self) -> str:
+        return f"{self.clock}.{self.name}.{self.incarnation}"
 
 
 Acks: TypeAlias = tuple[tuple[Machine, int], ...]
@@ -85,10 +94,12 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The machines that currently send to each other, in order of name."""
+    """The machines that currently send to each other, in order of name. `transitional` are those of them that
+    come from the same view as I do: with them I have delivered the same messages in it."""
 
     id: ViewId
     members: tuple[Machine, ...]
+    transitional: tuple[Machine, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.members:
@@ -194,7 +205,14 @@ class Retransmission:
     packet: Packet
 
 
-Frame: TypeAlias = Packet | Retransmission | Status | Nack
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A frame of the membership layer, which alone knows what is in it."""
+
+    body: bytes
+
+
+Frame: TypeAlias = Packet | Retransmission | Status | Nack | Envelope
 
 
 @dataclass(frozen=True, slots=True)

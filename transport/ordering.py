@@ -29,6 +29,9 @@ class OrderCriterion(Protocol):
     def release(self) -> list[Message]:
         """The next messages of the order, as far as it is now decided."""
 
+    def drain(self) -> list[Message]:
+        """Everything not released, in order: nothing more will be heard from anyone."""
+
     def first(self) -> Message | None:
         """The first, as far as is known, of the messages not released."""
 
@@ -63,6 +66,12 @@ class LamportOrder:
                 del waiting[:count]
         released.sort()
         return released
+
+    def drain(self) -> list[Message]:
+        left = sorted(message for waiting in self._waiting.values() for message in waiting)
+        for waiting in self._waiting.values():
+            waiting.clear()
+        return left
 
     def first(self) -> Message | None:
         return min((waiting[0] for waiting in self._waiting.values() if waiting), default=None)

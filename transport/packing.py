@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from transport import codec
 from transport.config import TransportConfig
-from transport.messages import Acks, Datagram, Fragment, Frame, Machine, Service
+from transport.messages import Acks, Datagram, Fragment, Frame, Machine, Service, ViewId
 
 
 class Run(NamedTuple):
@@ -22,11 +22,13 @@ class Run(NamedTuple):
 class SendQueue:
     """Messages accepted from above and not yet sent, cut into runs that fit a datagram."""
 
-    def __init__(self, me: Machine, config: TransportConfig) -> None:
+    def __init__(self, me: Machine, view: ViewId, config: TransportConfig) -> None:
         self._config = config
         self._overhead = codec.datagram_overhead_bytes(me)
         self._me = me
-        self._waiting: deque[tuple[Service, bytes]] = deque()
+        self._view = view
+        self._waiting: deque[tuple[Service, bytes, bool]] = deque()
+        """Service, payload, and whether it may be sent in no view but the current one."""
         self._offset = 0
         """How much of the first message has been sent, when it is being sent in fragments."""
         self._parts_taken = 0
@@ -45,20 +47,31 @@ class SendQueue:
             and self.bytes <= self._config.queue_bytes_max // 2
         )
 
-    def append(self, service: Service, payload: bytes) -> None:
-        self._waiting.append((service, payload))
+    def append(self, service: Service, payload: bytes, is_bound: bool = False) -> None:
+        self._waiting.append((service, payload, is_bound))
         self.bytes += len(payload)
+
+    def enter_view(self, view: ViewId) -> list[tuple[Service, bytes]]:
+        """What waits is sent in this view now; a message half sent in the old one begins anew. Returns what was
+        bound to the old view: that is not sent any more."""
+        self._view = view
+        self._offset = self._parts_taken = 0
+        refused = [(service, payload) for service, payload, is_bound in self._waiting if is_bound]
+        self._waiting = deque(item for item in self._waiting if not item[2])
+        self.bytes -= sum(len(payload) for _, payload in refused)
+        return refused
 
     def take_run(self, acks: Acks, units_max: int) -> Run:
         """Removes the next packet's content: messages of one service, as many as fit, or one fragment."""
-        room = self._config.datagram_bytes_max - self._overhead - codec.packet_overhead_bytes(self._me, acks)
-        service, payload = self._waiting[0]
+        overhead = self._overhead + codec.packet_overhead_bytes(self._me, self._view, acks)
+        room = self._config.datagram_bytes_max - overhead
+        service, payload, _ = self._waiting[0]
         if self._offset or codec.unit_bytes(payload) > room:
             return self._take_fragment(service, payload, room)
         payloads: list[bytes] = []
         units_max = min(units_max, self._config.packet_units_max)
         while self._waiting and len(payloads) < units_max:
-            next_service, payload = self._waiting[0]
+            next_service, payload, _ = self._waiting[0]
             room -= codec.unit_bytes(payload)
             if next_service is not service or room < 0:
                 break

@@ -19,6 +19,11 @@ class RoundTrip:
         self.smoothed_ms: Milliseconds = 0.0
         self._deviation_ms: Milliseconds = 0.0
 
+    def take_over(self, earlier: RoundTrip) -> None:
+        """Goes on with what has been measured before."""
+        self.smoothed_ms = earlier.smoothed_ms
+        self._deviation_ms = earlier._deviation_ms
+
     def observe(self, sample_ms: Milliseconds) -> None:
         if sample_ms > self._ceiling_ms:
             return

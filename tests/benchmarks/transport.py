@@ -24,7 +24,7 @@ from multiprocessing.connection import Connection
 import uvloop
 
 from kvstore.node import Node, NodeConfig, Upward
-from transport.messages import Machine, Message, Service, View
+from transport.messages import Machine, Message, Service, View, ViewId
 from transport.udp import BroadcastMode
 
 PORT = 7_455
@@ -128,7 +128,7 @@ class _Member:
         self._is_talker = case.outstanding > 0 or index == 0
         self._config = NodeConfig(
             machine=machines[index],
-            view=View(1, machines),
+            view=View(ViewId(1, "a", 1), machines),
             mode=BroadcastMode(("127.255.255.255", PORT)),
             cluster=f"bench-{run}",
             datagram_bytes_max=case.datagram_bytes_max,

@@ -26,6 +26,8 @@ def test_a_cluster_shows_every_service_at_every_node_and_stops_on_interrupt(broa
     seen: set[tuple[str, str]] = set()
     orders: dict[str, list[str]] = {name: [] for name in "abc"}
     for line in process.stdout:
+        if match := re.match(r"([abc])  view \S+: a\.1 b\.1 c\.1$", line):
+            orders[match[1]].clear()  # before that each was alone
         if match := re.match(r"([abc])  delivers (\w+) +(\S+)", line):
             node, service, message = match.groups()
             seen.add((node, service))
@@ -40,11 +42,23 @@ def test_a_cluster_shows_every_service_at_every_node_and_stops_on_interrupt(broa
     assert orders["a"][:12] == orders["b"][:12] == orders["c"][:12]
 
 
-def test_a_used_data_directory_is_refused(tmp_path: Path) -> None:
+def test_a_node_started_again_is_another_incarnation(tmp_path: Path, broadcast_port: int) -> None:
     (tmp_path / "incarnation").write_text("3\n")
-    result = run(["serve", "--node", "a", "--roster", "a,b", "--data", str(tmp_path)])
+    command = [sys.executable, "-m", "kvstore", "serve", "--node", "a", "--roster", "a", "--data", str(tmp_path)]
+    command += ["--broadcast", f"127.255.255.255:{broadcast_port}"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert " as a.4, " in process.stdout.readline()
+    process.terminate()
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+def test_a_damaged_clock_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "clock").write_text("12")
+    result = run(["serve", "--node", "a", "--roster", "a", "--data", str(tmp_path)])
     assert result.returncode == 1
-    assert "give an empty --data" in result.stderr
+    assert "clock is damaged" in result.stderr
 
 
 @pytest.mark.parametrize(

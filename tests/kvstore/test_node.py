@@ -15,10 +15,13 @@ import pytest
 from kvstore.journal import JournalWriter
 from kvstore.node import LOOPBACK_DATAGRAM_BYTES, Node, NodeConfig, Upward, fit_to_network
 from transport.chaos import Chaos
+from transport.codec import VERSION
 from transport.config import TransportConfig
 from transport.lansis import QueueFull
-from transport.messages import ORDERED, Machine, Message, Service, View
+from transport.messages import ORDERED, Machine, Message, Service, View, ViewId
 from transport.udp import BroadcastMode
+
+VIEW = ViewId(1, "a", 1)
 
 
 class Cluster:
@@ -27,7 +30,7 @@ class Cluster:
     def __init__(
         self, names: str, port: int, config: TransportConfig | None = None, with_chaos: bool = False
     ) -> None:
-        self.view = View(1, tuple(Machine(name, 1) for name in names))
+        self.view = View(VIEW, tuple(Machine(name, 1) for name in names))
         self.delivered: dict[str, list[Message]] = {name: [] for name in names}
         self.stuck: list[tuple[Machine, ...]] = []
         self.nodes: dict[str, Node] = {}
@@ -201,7 +204,7 @@ def test_after_a_pause_of_its_own_a_node_hears_the_others_first(broadcast_port: 
 def test_a_node_that_cannot_be_leaves_nothing_open(broadcast_port: int) -> None:
     async def scenario() -> None:
         stranger = NodeConfig(
-            Machine("x", 1), View(1, (Machine("a", 1),)), BroadcastMode(("127.255.255.255", broadcast_port))
+            Machine("x", 1), BroadcastMode(("127.255.255.255", broadcast_port)), View(VIEW, (Machine("a", 1),))
         )
         with pytest.raises(ValueError, match="not a member"):
             Node(stranger, Upward(delivered=lambda messages: None))
@@ -234,7 +237,7 @@ def test_noise_on_the_port_is_counted_and_logged_once(
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
             stranger.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
             for _ in range(30):
-                stranger.sendto(b"\x01\x00not for us at all", ("127.255.255.255", broadcast_port))
+                stranger.sendto(bytes((VERSION, 0)) + b"not for us at all", ("127.255.255.255", broadcast_port))
         peer_errors = cluster.nodes["a"].peer_errors
         await cluster.eventually(lambda: peer_errors.counts.total() == 30)
         cluster.nodes["a"].multicast(Service.AGREED, b"still here")
@@ -264,8 +267,8 @@ def test_the_journal_tells_a_message_s_life(broadcast_port: int, tmp_path: Path)
 
 def test_the_window_fits_what_the_kernel_granted() -> None:
     machine = Machine("a", 1)
-    loopback = NodeConfig(machine, View(1, (machine,)), BroadcastMode(("127.255.255.255", 1)))
-    lan = NodeConfig(machine, View(1, (machine,)), BroadcastMode(("10.0.0.255", 1)))
+    loopback = NodeConfig(machine, BroadcastMode(("127.255.255.255", 1)))
+    lan = NodeConfig(machine, BroadcastMode(("10.0.0.255", 1)))
     assert fit_to_network(lan, 400_000).window_bytes_max == 200_000
     assert fit_to_network(lan, 400_000).datagram_bytes_max == 1_400
     assert fit_to_network(loopback, 400_000).datagram_bytes_max == LOOPBACK_DATAGRAM_BYTES

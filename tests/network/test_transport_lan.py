@@ -27,9 +27,10 @@ from tests.simulator.checkers.no_duplicates import NoDuplicates
 from tests.simulator.checkers.no_loss import NoLoss
 from tests.simulator.checkers.safe_received import SafeReceived
 from transport.lansis import Lansis
-from transport.messages import Machine, Message, Service
+from transport.messages import Machine, Message, Service, ViewId
 
 NAMES = ("a", "b", "c", "d")
+VIEW = ViewId(1, "a", 1)
 PORT = 7_400
 PATIENCE_MS = 60_000
 """For a machine that is busy with other tests; a run takes a few seconds."""
@@ -161,7 +162,7 @@ def check_rules(logs: Logs) -> dict[str, list[Service]]:
 
 def replay(record: Record, checker: Checker) -> None:
     node, sender, number = record.node, record.sender, record.number
-    message = Message(record.clock, Machine(sender, 1), record.sequence, record.service, 1, b"")
+    message = Message(record.clock, Machine(sender, 1), record.sequence, record.service, VIEW, b"")
     if record.event == SENT:
         checker.sent(node, number, record.service)
     elif record.event == RECEIVED:

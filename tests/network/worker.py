@@ -30,7 +30,7 @@ import uvloop
 
 from kvstore.node import Node, NodeConfig, Upward
 from transport.config import TransportConfig
-from transport.messages import ORDERED, Machine, Message, Service, View
+from transport.messages import ORDERED, Machine, Message, Service, View, ViewId
 from transport.udp import BroadcastMode, Mode, MulticastMode, PeersMode, parse_address
 
 SENT, RECEIVED, DELIVERED = "sent", "received", "delivered"
@@ -159,7 +159,7 @@ class Sending:
         for number, (service, payload) in enumerate(self._messages):
             if number and number % self._load.burst == 0:
                 await asyncio.sleep(self._load.pause_ms / 1_000.0)
-            self.waits_for_room += self._node.machine.queued_messages() >= QUEUE_MESSAGES_MAX
+            self.waits_for_room += self._node.transport.queued_messages() >= QUEUE_MESSAGES_MAX
             await self._node.room()
             self._recorder.on_sent(number, service)
             self._node.multicast(service, payload)
@@ -177,9 +177,9 @@ async def _run(options: argparse.Namespace) -> None:
     names = sorted(options.roster.split(","))
     plans = {name: load.messages_of(name) for name in names}
     recorder = Recorder(options.node, plans, options.log)
-    view = View(1, tuple(Machine(name, 1) for name in names))
+    view = View(ViewId(1, "a", 1), tuple(Machine(name, 1) for name in names))
     transport = TransportConfig(window_bytes_max=options.window_bytes, queue_messages_max=QUEUE_MESSAGES_MAX)
-    config = NodeConfig(Machine(options.node, 1), view, _mode(options), cluster="test", transport=transport)
+    config = NodeConfig(Machine(options.node, 1), _mode(options), view, cluster="test", transport=transport)
     node = Node(config, Upward(delivered=recorder.on_delivered, received=recorder.on_received))
     if options.receive_buffer_bytes is not None:
         shrink_receive_buffers(node, options.receive_buffer_bytes)
@@ -211,7 +211,7 @@ async def _obey(node: Node, sending: Sending, group: asyncio.TaskGroup) -> None:
 def _counters(node: Node, sending: Sending) -> dict[str, int]:
     state = {
         "waits_for_room": sending.waits_for_room,
-        "window_bytes": node.machine.window_bytes()[0],
+        "window_bytes": node.transport.window_bytes()[0],
     }
     groups: dict[str, Mapping[str, int]] = {
         "machine": node.machine.counters,

@@ -68,11 +68,15 @@ class Network(Generic[Item]):
         self._cuts.clear()
 
     def broadcast(self, source: str, item: Item) -> None:
+        self._send(source, [target for target in self._handlers if target != source], item)
+
+    def unicast(self, source: str, target: str, item: Item) -> None:
+        self._send(source, [target] if target in self._handlers else [], item)
+
+    def _send(self, source: str, targets: Sequence[str], item: Item) -> None:
         weather, random = self.weather, self._random
         together: list[str] = []
-        for target in self._handlers:
-            if target == source:
-                continue
+        for target in targets:
             if (source, target) in self._cuts:
                 self._note("cut", source, target, item)
                 continue

@@ -12,7 +12,7 @@ from tests.simulator.world import World
 from transport.config import TransportConfig
 from transport.effects import Backpressure, Broadcast, Delivered, Effect, Journal, Received, WindowStuck
 from transport.lansis import Lansis
-from transport.messages import Datagram, Machine, Message, Service, View
+from transport.messages import Datagram, Machine, Message, Service, View, ViewId
 
 INBOX_DATAGRAMS_MAX = 500
 """How many datagrams wait for a process that is stopped."""
@@ -52,7 +52,7 @@ class Process:
         self.disk.sync()
         me = Machine(self.name, incarnation)
         if me not in view.members:  # a restarted machine is not the member it was
-            view = View(view.id + incarnation, (me,))
+            view = View(ViewId(view.id.clock + incarnation, *me), (me,))
         self.machine = Lansis(me, view, config, self._random, self._world.now)
         self._network.attach(self.name, self._on_datagram)
         self._wakes_at = float("inf")

@@ -7,12 +7,14 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tests.simulator.checkers import Violation
-from tests.simulator.plan import Plan, draw_plan
+from tests.simulator.membership_layer import MembershipRun
+from tests.simulator.membership_plan import draw_membership_plan
+from tests.simulator.plan import draw_plan
 from tests.simulator.transport_layer import TransportRun
 from tests.simulator.world import World
 
@@ -27,7 +29,17 @@ class Run(Protocol):
     def run(self) -> None: ...
 
 
-LAYERS: dict[str, Callable[[Plan, Callable[[str], None] | None], Run]] = {"transport": TransportRun}
+class Layer(NamedTuple):
+    """How a layer's plans are drawn from a seed, and run."""
+
+    draw: Callable[[int, int, int], Any]
+    run: Callable[[Any, Callable[[str], None] | None], Run]
+
+
+LAYERS = {
+    "transport": Layer(draw_plan, TransportRun),
+    "membership": Layer(draw_membership_plan, MembershipRun),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +52,7 @@ class Outcome:
 
 
 def run_seed(seed: int, layer: str, nodes: tuple[int, int]) -> Outcome:
-    run = LAYERS[layer](draw_plan(seed, *nodes), None)
+    run = LAYERS[layer].run(LAYERS[layer].draw(seed, *nodes), None)
     try:
         run.run()
     except Violation as violation:
@@ -85,9 +97,9 @@ def _outcomes(run: Callable[[int], Outcome], seeds: Iterable[int], jobs: int | N
 
 def replay(layer: str, seed: int, nodes: tuple[int, int], write: Callable[[str], None]) -> bool:
     """Runs one seed with its event trace; returns whether it passed."""
-    plan = draw_plan(seed, *nodes)
+    plan = LAYERS[layer].draw(seed, *nodes)
     write(f"# {plan}")
-    run = LAYERS[layer](replace(plan, config=replace(plan.config, journal_messages=True)), write)
+    run = LAYERS[layer].run(plan, write)
     try:
         run.run()
     except Violation as violation:

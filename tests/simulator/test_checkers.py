@@ -18,10 +18,10 @@ from tests.simulator.checkers.stuck_reported import StuckReported
 from transport.config import TransportConfig
 from transport.effects import Reason
 from transport.lansis import Lansis
-from transport.messages import Machine, Message, Service, View
+from transport.messages import Machine, Message, Service, View, ViewId
 
 NODES = ("a", "b", "c")
-VIEW = View(1, tuple(Machine(name, 1) for name in NODES))
+VIEW = View(ViewId(1, "a", 1), tuple(Machine(name, 1) for name in NODES))
 BASIC, CAUSAL, AGREED, SAFE = Service
 
 

@@ -113,7 +113,7 @@ MUTANTS = [
         "buffers that were full stay shut",
         ("no_loss",),
         (Edit(Lansis, "_settle_stability", "was_full and stable", "False"),),
-        first_seed=440,
+        first_seed=760,
         nodes=(3, 9),
     ),
     # Clocks and order
@@ -146,7 +146,11 @@ MUTANTS = [
     Mutant(
         "safe messages do not wait to be stable",
         ("safe_received",),
-        (Edit(Delivery, "settle", "streams[message.sender].stable_through < message.sequence", "False"),),
+        (
+            Edit(
+                Delivery, "_deliver_ordered", "streams[message.sender].stable_through < message.sequence", "False"
+            ),
+        ),
     ),
     Mutant(
         "causal messages do not wait for ordered causes",

@@ -77,7 +77,7 @@ def test_run_ends_with_a_summary_and_status_0() -> None:
 def test_a_failure_is_printed_with_its_seed_and_replay_command_and_status_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(LAYERS, "transport", Planted)
+    monkeypatch.setitem(LAYERS, "transport", LAYERS["transport"]._replace(run=Planted))
     status = simulator_here(monkeypatch, "run", "--seeds", "1-5", "--nodes", "3-4", "--jobs", "1")
     *failures, summary = capsys.readouterr().out.splitlines()
     assert status == 1
@@ -93,7 +93,7 @@ def test_a_failure_is_printed_with_its_seed_and_replay_command_and_status_1(
 def test_the_replay_command_replays_the_failure(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(LAYERS, "transport", Planted)
+    monkeypatch.setitem(LAYERS, "transport", LAYERS["transport"]._replace(run=Planted))
     command = runner.replay_command("transport", 2, SMALL)
     assert simulator_here(monkeypatch, *command.split()[3:]) == 1
     first, *_, last = capsys.readouterr().out.splitlines()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from membership import codec
+from membership.messages import Attempt, Control, Join, Letter, Presence
 from tests.simulator.world import World
 from transport.effects import Journal
-from transport.messages import Acks, Datagram, Frame, Packet, Retransmission, Status
+from transport.messages import Acks, Datagram, Envelope, Frame, Packet, Retransmission, Status
 
 
 class Trace:
@@ -35,8 +37,27 @@ def describe_frame(frame: Frame) -> str:
     if isinstance(frame, Status):
         solicits = f" solicits {' '.join(map(str, frame.solicit))}" if frame.solicit else ""
         return f"STATUS @{frame.clock} last {frame.sequence} acks [{_describe_acks(frame.acks)}]{solicits}"
+    if isinstance(frame, Envelope):
+        return describe_letter(codec.decode(frame.body))
     ranges = " ".join(f"{first}-{last}" for first, last in frame.ranges)
     return f"NACK {frame.machine} {ranges}{' again' if frame.is_repeated else ''}"
+
+
+def describe_letter(letter: Letter) -> str:
+    if isinstance(letter, Presence):
+        hears = " ".join(map(str, letter.heard))
+        return f"PRESENCE {letter.view} hears [{hears}] has [{_describe_acks(letter.controls)}]"
+    if not isinstance(letter, Control):
+        return f"{type(letter).__name__.upper()} {letter.number}"
+    body = letter.body
+    if isinstance(body, Attempt):
+        what = f"AJ cut [{_describe_acks(body.joining.cut_vector)}]"
+    elif isinstance(body, Join):
+        what = f"JOIN [{' '.join(sorted(map(str, body.machines)))}] faults [{' '.join(map(str, body.faults))}]"
+    else:
+        what = f"FA [{' '.join(map(str, body.faults))}]"
+    follows = f"acks [{_describe_acks(letter.acks)}] covers [{_describe_acks(letter.cover)}]"
+    return f"{what} {letter.id} @{letter.clock} in {letter.view} {follows}"
 
 
 def _describe_acks(acks: Acks) -> str:

@@ -7,6 +7,7 @@ the network is healed, nothing new is sent, and within a bounded time everything
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from random import Random
 
@@ -27,7 +28,7 @@ from tests.simulator.trace import Trace
 from tests.simulator.world import World
 from transport import codec
 from transport.lansis import Lansis
-from transport.messages import Datagram, Machine, Message, Service, View
+from transport.messages import Datagram, Machine, Message, Service, View, ViewId
 
 CONVERGENCE_MS_MAX = 10_000.0
 """After healing, everything must have been delivered within this simulated time."""
@@ -42,11 +43,13 @@ class TransportRun:
     """One seed's run. `run()` returns normally, or raises `Violation`."""
 
     def __init__(self, plan: Plan, trace: Callable[[str], None] | None = None) -> None:
+        if trace is not None:
+            plan = replace(plan, config=replace(plan.config, journal_messages=True))
         self.plan = plan
         self.world = World()
         self.random = Random(f"run {plan.seed}")
         self.network: Network[Datagram] = Network(self.world, self.random, plan.weather, _datagram_bytes)
-        self.view = View(1, tuple(Machine(name, 1) for name in plan.nodes))
+        self.view = View(ViewId(1, plan.nodes[0], 1), tuple(Machine(name, 1) for name in plan.nodes))
         self.checkers: list[Checker] = [
             CausalOrder(plan.nodes),
             AgreedOrder(),

@@ -18,13 +18,24 @@ from transport.codec import Codec
 from transport.config import TransportConfig
 from transport.effects import Broadcast, Delivered, Effect
 from transport.lansis import Lansis
-from transport.messages import Datagram, Fragment, Frame, Machine, Message, Packet, Service, Status, View
+from transport.messages import (
+    Datagram,
+    Fragment,
+    Frame,
+    Machine,
+    Message,
+    Packet,
+    Service,
+    Status,
+    View,
+    ViewId,
+)
 
 Kind = TypeVar("Kind")
 DropRule: TypeAlias = Callable[[str, str, Frame], bool]
 
 CLUSTER = "harness"
-VIEW = 1
+VIEW = ViewId(1, "a", 1)
 
 
 def machine(name: str) -> Machine:
@@ -85,7 +96,7 @@ class Harness:
         return self.machines[name]
 
     def multicast(self, name: str, service: Service, payload: bytes) -> None:
-        self._execute(name, self.machines[name].multicast(service, payload))
+        self.execute(name, self.machines[name].multicast(service, payload))
 
     def drop(self, rule: DropRule) -> None:
         """From now on, the frames for which the rule holds do not arrive; it replaces an earlier rule."""
@@ -96,7 +107,17 @@ class Harness:
 
     def inject(self, target: str, datagram: Datagram) -> None:
         """Hands over a datagram that no machine here has sent."""
-        self._execute(target, self.machines[target].receive(datagram, self.now))
+        self.execute(target, self.machines[target].receive(datagram, self.now))
+
+    def execute(self, source: str, effects: list[Effect]) -> None:
+        """What a call of one of the machines returned, if it was not made here."""
+        for effect in effects:
+            self.effects[source].append(effect)
+            if isinstance(effect, Delivered):
+                self.messages[source] += effect.messages
+                self.delivered[source] += [message.payload for message in effect.messages]
+            elif isinstance(effect, Broadcast):
+                self._broadcast(source, self._codec.decode(self._codec.encode(effect.datagram)))
 
     def run(self, duration_ms: float) -> None:
         end = self.now + duration_ms
@@ -107,7 +128,7 @@ class Harness:
                 self.inject(target, datagram)
             for name, lansis in self.machines.items():
                 while lansis.next_deadline() <= self.now:
-                    self._execute(name, lansis.tick(self.now))
+                    self.execute(name, lansis.tick(self.now))
         self.now = end
 
     def frames(self, kind: type[Kind], source: str) -> list[Kind]:
@@ -121,15 +142,6 @@ class Harness:
     def _next_event(self) -> float:
         deadline = min(lansis.next_deadline() for lansis in self.machines.values())
         return min(deadline, self._in_flight[0][0]) if self._in_flight else deadline
-
-    def _execute(self, source: str, effects: list[Effect]) -> None:
-        for effect in effects:
-            self.effects[source].append(effect)
-            if isinstance(effect, Delivered):
-                self.messages[source] += effect.messages
-                self.delivered[source] += [message.payload for message in effect.messages]
-            elif isinstance(effect, Broadcast):
-                self._broadcast(source, self._codec.decode(self._codec.encode(effect.datagram)))
 
     def _broadcast(self, source: str, datagram: Datagram) -> None:
         self.sent.append(Sent(self.now, source, datagram))

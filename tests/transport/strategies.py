@@ -10,6 +10,7 @@ from transport.messages import (
     SEQUENCE_MAX,
     Acks,
     Datagram,
+    Envelope,
     Fragment,
     Frame,
     Machine,
@@ -18,6 +19,7 @@ from transport.messages import (
     Retransmission,
     Service,
     Status,
+    ViewId,
 )
 
 thorough = settings(max_examples=200, deadline=None, derandomize=True)
@@ -34,6 +36,7 @@ names = st.text(_letters, min_size=1, max_size=NAME_BYTES_MAX // 4) | st.text(
     st.characters(max_codepoint=127), min_size=1, max_size=NAME_BYTES_MAX
 )
 machines = st.builds(Machine, names, naturals)
+view_ids = st.builds(ViewId, naturals, names, naturals)
 acks: st.SearchStrategy[Acks] = st.lists(st.tuples(machines, naturals), max_size=4).map(tuple)
 payloads = st.binary(max_size=40) | st.sampled_from(_LENGTHS).map(bytes)
 
@@ -49,7 +52,7 @@ def packets(draw: st.DrawFn) -> Packet:
     highest = SEQUENCE_MAX - len(units) + 1
     return Packet(
         draw(machines),
-        draw(naturals),
+        draw(view_ids),
         draw(st.integers(lowest, highest)),
         draw(st.integers(1, highest)),
         draw(st.sampled_from(Service)),
@@ -60,7 +63,7 @@ def packets(draw: st.DrawFn) -> Packet:
 
 
 statuses = st.builds(
-    Status, naturals, naturals, naturals, naturals, acks, st.lists(machines, max_size=4).map(tuple)
+    Status, view_ids, naturals, naturals, naturals, acks, st.lists(machines, max_size=4).map(tuple)
 )
 
 
@@ -71,7 +74,8 @@ def nacks(draw: st.DrawFn) -> Nack:
     return Nack(draw(machines), ranges, draw(st.booleans()))
 
 
-frames = packets() | packets().map(Retransmission) | statuses | nacks()
+envelopes = st.builds(Envelope, payloads)
+frames = packets() | packets().map(Retransmission) | statuses | nacks() | envelopes
 _few_frames: st.SearchStrategy[tuple[Frame, ...]] = st.lists(frames, max_size=3).map(tuple)
 _many_frames = st.builds(lambda few, times: few * times, _few_frames, st.integers(1, 9))
 datagrams = st.builds(Datagram, machines, _many_frames)
@@ -92,8 +96,8 @@ structures = st.recursive(
 )
 """Whatever msgpack can say."""
 
-_almost_fields = st.sampled_from((0, 1, 2, 3, "a", b"x", True, False)) | st.lists(
+_almost_fields = st.sampled_from((0, 1, 2, 3, 4, "a", b"x", True, False)) | st.lists(
     st.sampled_from(("a", 0, 1, 2, b"x")), max_size=6
 )
-almost_frames = st.lists(_almost_fields | _scalars, max_size=11)
+almost_frames = st.lists(_almost_fields | _scalars, max_size=13)
 """Arrays of roughly the right shape, so that some mistakes are found late."""

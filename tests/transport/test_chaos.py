@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from tests.transport.harness import VIEW
 from transport.chaos import Chaos, ChaosChannel
 from transport.codec import Codec
 from transport.messages import Datagram, Machine, Status
@@ -50,7 +51,7 @@ class Bench:
 
 
 def datagram(name: str) -> bytes:
-    return CODEC.encode(Datagram(Machine(name, 1), (Status(1, 1, 0, 65_536, ()),)))
+    return CODEC.encode(Datagram(Machine(name, 1), (Status(VIEW, 1, 0, 65_536, ()),)))
 
 
 def test_without_chaos_everything_passes() -> None:

@@ -19,6 +19,7 @@ from tests.transport.strategies import (
     payloads,
     structures,
     thorough,
+    view_ids,
 )
 from transport import codec
 from transport.codec import Codec, DecodeError
@@ -28,6 +29,7 @@ from transport.messages import (
     SEQUENCE_MAX,
     Acks,
     Datagram,
+    Envelope,
     Fragment,
     Frame,
     Machine,
@@ -36,19 +38,22 @@ from transport.messages import (
     Retransmission,
     Service,
     Status,
+    ViewId,
 )
 
 OURS = Codec("ours")
 HEADER = bytes((codec.VERSION, 0)) + codec.cluster_digest("ours")
 SENDER = Machine("b", 3)
+VIEW = ViewId(7, "a", 2)
 EXAMPLE = Datagram(
     SENDER,
     (
-        Packet(Machine("a", 1), 7, 3, 9, Service.AGREED, ((SENDER, 4),), (b"one", b"two")),
-        Packet(Machine("a", 1), 7, 5, 12, Service.SAFE, (), (b"part",), Fragment(1, True)),
-        Retransmission(Packet(Machine("a", 1), 7, 1, 2, Service.CAUSAL, (), (b"again",))),
-        Status(7, 12, 5, 9_000, ((Machine("a", 1), 4),), (Machine("c", 2),)),
+        Packet(Machine("a", 1), VIEW, 3, 9, Service.AGREED, ((SENDER, 4),), (b"one", b"two")),
+        Packet(Machine("a", 1), VIEW, 5, 12, Service.SAFE, (), (b"part",), Fragment(1, True)),
+        Retransmission(Packet(Machine("a", 1), VIEW, 1, 2, Service.CAUSAL, (), (b"again",))),
+        Status(VIEW, 12, 5, 9_000, ((Machine("a", 1), 4),), (Machine("c", 2),)),
         Nack(Machine("c", 2), ((3, 4), (7, 9)), True),
+        Envelope(b"of membership"),
     ),
 )
 
@@ -103,25 +108,27 @@ def test_the_parts_of_a_datagram_bound_the_whole(datagram: Datagram) -> None:
 
 
 @thorough
-@given(machines, acks, st.lists(payloads, min_size=1, max_size=20))
+@given(machines, view_ids, acks, st.lists(payloads, min_size=1, max_size=20))
 def test_packet_overhead_and_units_are_what_a_packet_takes(
-    sender: Machine, acknowledged: Acks, units: list[bytes]
+    sender: Machine, view: ViewId, acknowledged: Acks, units: list[bytes]
 ) -> None:
-    packet = Packet(sender, 1, 1, 1, Service.BASIC, acknowledged, tuple(units))
-    reckoned = codec.packet_overhead_bytes(sender, acknowledged) + sum(map(codec.unit_bytes, units))
+    packet = Packet(sender, view, 1, 1, Service.BASIC, acknowledged, tuple(units))
+    reckoned = codec.packet_overhead_bytes(sender, view, acknowledged) + sum(map(codec.unit_bytes, units))
     assert reckoned == codec.frame_bytes(packet)
 
 
 def test_the_bounds_hold_where_everything_is_as_wide_as_it_gets() -> None:
     widest = Machine("n" * NAME_BYTES_MAX, SEQUENCE_MAX)
+    view = ViewId(SEQUENCE_MAX, *widest)
     everyone = ((widest, SEQUENCE_MAX),) * 64
     units = (bytes(255), bytes(256), bytes(20_000)) * 2
     ranges = tuple((SEQUENCE_MAX - 2 * number - 1, SEQUENCE_MAX - 2 * number) for number in reversed(range(64)))
-    run = Packet(widest, SEQUENCE_MAX, SEQUENCE_MAX - 5, SEQUENCE_MAX - 5, Service.SAFE, everyone, units)
+    run = Packet(widest, view, SEQUENCE_MAX - 5, SEQUENCE_MAX - 5, Service.SAFE, everyone, units)
     fragment = Fragment(SEQUENCE_MAX - 1, True)
-    last = Packet(widest, SEQUENCE_MAX, SEQUENCE_MAX, 1, Service.SAFE, everyone, (bytes(65_536),), fragment)
-    status = Status(SEQUENCE_MAX, SEQUENCE_MAX, SEQUENCE_MAX, SEQUENCE_MAX, everyone, (widest,) * 64)
-    for frame in (run, last, Retransmission(last), status, Nack(widest, ranges, True)):
+    last = Packet(widest, view, SEQUENCE_MAX, 1, Service.SAFE, everyone, (bytes(65_536),), fragment)
+    status = Status(view, SEQUENCE_MAX, SEQUENCE_MAX, SEQUENCE_MAX, everyone, (widest,) * 64)
+    envelope = Envelope(bytes(65_536))
+    for frame in (run, last, Retransmission(last), status, Nack(widest, ranges, True), envelope):
         bound = codec.datagram_overhead_bytes(widest) + codec.frame_bytes(frame)
         assert len(OURS.encode(Datagram(widest, (frame,)))) <= bound
 
@@ -131,8 +138,8 @@ def test_the_bounds_hold_where_everything_is_as_wide_as_it_gets() -> None:
 
 def test_another_version_is_not_understood() -> None:
     data = OURS.encode(EXAMPLE)
-    with pytest.raises(DecodeError, match="version 2, we speak 1") as raised:
-        OURS.decode(b"\x02" + data[1:])
+    with pytest.raises(DecodeError, match="version 1, we speak 2") as raised:
+        OURS.decode(b"\x01" + data[1:])
     assert raised.value.reason is Reason.UNDECODABLE
 
 
@@ -167,7 +174,7 @@ def test_bytes_after_the_end_are_refused() -> None:
 
 def test_what_no_udp_datagram_can_hold_is_oversized() -> None:
     payload = bytes(codec.DATAGRAM_BYTES_MAX)
-    data = OURS.encode(Datagram(SENDER, (Packet(SENDER, 1, 1, 1, Service.BASIC, (), (payload,)),)))
+    data = OURS.encode(Datagram(SENDER, (Packet(SENDER, VIEW, 1, 1, Service.BASIC, (), (payload,)),)))
     with pytest.raises(DecodeError) as raised:
         OURS.decode(data)
     assert raised.value.reason is Reason.OVERSIZED
@@ -175,7 +182,7 @@ def test_what_no_udp_datagram_can_hold_is_oversized() -> None:
 
 def test_the_largest_udp_datagram_is_not_oversized() -> None:
     def of(size: int) -> Datagram:
-        return Datagram(SENDER, (Packet(SENDER, 1, 1, 1, Service.BASIC, (), (bytes(size),)),))
+        return Datagram(SENDER, (Packet(SENDER, VIEW, 1, 1, Service.BASIC, (), (bytes(size),)),))
 
     around = len(OURS.encode(of(60_000))) - 60_000
     largest = of(codec.DATAGRAM_BYTES_MAX - around)
@@ -207,10 +214,10 @@ NOT_PAYLOADS: Values = (*NOT_AN_ARRAY, [], ["text"], [None], [1], [[b"x"]], [b"x
 NOT_MACHINES: Values = (*NOT_AN_ARRAY, ["a"], ["a", 1, "b"], [1, "a"], ["a", 2**63], ["", 1])
 NOT_RANGES: Values = (*NOT_AN_ARRAY, [1], [1, 2, 3], [0, 1], [3, 2], [1, 4, 4, 5], [5, 6, 1, 2], [1, "2"], [-1, 2])
 
-PACKET: list[object] = [0, "b", 1, 7, 3, 9, 2, ["a", 1, 4], [b"x"]]
+PACKET: list[object] = [0, "b", 1, 7, "a", 1, 3, 9, 2, ["a", 1, 4], [b"x"]]
 PACKET_FIELDS: tuple[Values, ...] = (
-    (None, "0", 4, [], {}), NOT_A_NAME, NOT_NATURAL, NOT_NATURAL, NOT_POSITIVE, NOT_POSITIVE, (*NOT_NATURAL, 4),
-    NOT_ACKS, NOT_PAYLOADS,
+    (None, "0", 4, 5, [], {}), NOT_A_NAME, NOT_NATURAL, NOT_NATURAL, NOT_A_NAME, NOT_NATURAL, NOT_POSITIVE,
+    NOT_POSITIVE, (*NOT_NATURAL, 4), NOT_ACKS, NOT_PAYLOADS,
 )  # fmt: skip
 FRAGMENT: list[object] = [*PACKET, 1, False]
 FRAGMENT_FIELDS: tuple[Values, ...] = (
@@ -219,12 +226,18 @@ FRAGMENT_FIELDS: tuple[Values, ...] = (
     (*NOT_NATURAL, 3),
     NOT_A_BOOLEAN,
 )
-STATUS: list[object] = [1, 7, 9, 3, 9_000, ["a", 1, 4], ["c", 1]]
+STATUS: list[object] = [1, 7, "a", 1, 9, 3, 9_000, ["a", 1, 4], ["c", 1]]
 STATUS_FIELDS: tuple[Values, ...] = (
-    (None, "1", 4, []), NOT_NATURAL, NOT_NATURAL, NOT_NATURAL, NOT_NATURAL, NOT_ACKS, NOT_MACHINES,
+    (None, "1", 4, 5, []), NOT_NATURAL, NOT_A_NAME, NOT_NATURAL, NOT_NATURAL, NOT_NATURAL, NOT_NATURAL, NOT_ACKS,
+    NOT_MACHINES,
 )  # fmt: skip
 NACK: list[object] = [2, "a", 1, True, [3, 4, 7, 9]]
-NACK_FIELDS: tuple[Values, ...] = ((None, "2", 4, []), NOT_A_NAME, NOT_NATURAL, NOT_A_BOOLEAN, NOT_RANGES)
+NACK_FIELDS: tuple[Values, ...] = ((None, "2", 4, 5, []), NOT_A_NAME, NOT_NATURAL, NOT_A_BOOLEAN, NOT_RANGES)
+ENVELOPE: list[object] = [4, b"of membership"]
+ENVELOPE_FIELDS: tuple[Values, ...] = (
+    (None, "4", 0, 1, 2, 3, 5, []),
+    (None, 1, True, 1.0, "text", [], [b"x"], {}),
+)
 
 KINDS = {
     "packet": (PACKET, PACKET_FIELDS),
@@ -233,6 +246,7 @@ KINDS = {
     "retransmitted fragment": ([3, *FRAGMENT[1:]], FRAGMENT_FIELDS),
     "status": (STATUS, STATUS_FIELDS),
     "nack": (NACK, NACK_FIELDS),
+    "envelope": (ENVELOPE, ENVELOPE_FIELDS),
 }
 
 
@@ -256,9 +270,9 @@ def test_a_field_too_few_or_too_many_is_refused(kind: str) -> None:
             pytest.fail(str(decode(["b", 1, broken])))
 
 
-@pytest.mark.parametrize("kind", [0.0, False, 1.0, True, 2.0, 3.0])
+@pytest.mark.parametrize("kind", [0.0, False, 1.0, True, 2.0, 3.0, 4.0])
 def test_the_kind_of_a_frame_is_an_integer_and_nothing_that_equals_one(kind: float) -> None:
-    frame = (PACKET, STATUS, NACK, PACKET)[int(kind)]
+    frame = (PACKET, STATUS, NACK, PACKET, ENVELOPE)[int(kind)]
     with pytest.raises(DecodeError):
         pytest.fail(str(decode(["b", 1, [kind, *frame[1:]]])))
 
@@ -273,14 +287,14 @@ def test_a_body_that_does_not_begin_with_a_machine_is_refused(body: object) -> N
 
 def test_a_run_beyond_the_largest_sequence_or_clock_is_refused() -> None:
     for sequence, clock in ((SEQUENCE_MAX, 1), (1, SEQUENCE_MAX)):
-        one, two = ([0, "b", 1, 7, sequence, clock, 0, [], [b"x"] * units] for units in (1, 2))
+        one, two = ([0, "b", 1, 7, "a", 1, sequence, clock, 0, [], [b"x"] * units] for units in (1, 2))
         assert len(decode(["b", 1, one]).frames) == 1
         with pytest.raises(DecodeError, match="beyond the largest"):
             decode(["b", 1, two])
 
 
 def test_an_array_longer_than_any_of_ours_is_refused() -> None:
-    longest = [0, "b", 1, 7, 1, 1, 0, [], [b""] * codec.DECODE_ARRAY_MAX]
+    longest = [0, "b", 1, 7, "a", 1, 1, 1, 0, [], [b""] * codec.DECODE_ARRAY_MAX]
     assert len(decode(["b", 1, longest]).frames) == 1
     with pytest.raises(DecodeError, match="not msgpack"):
         decode(["b", 1, [*longest[:-1], [b""] * (codec.DECODE_ARRAY_MAX + 1)]])

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
+from typing import TypeAlias
 
 import pytest
 
 from tests.transport.harness import machine, packet
 from transport.config import TransportConfig
 from transport.dag import CausalDag, Stream
-from transport.messages import Acks, Packet, Ranges
+from transport.messages import Acks, Machine, Packet, Ranges
 
 A, B, C, D = map(machine, "abcd")
 
 
-def dag_of(names: str, config: TransportConfig | None = None) -> CausalDag:
-    """The DAG of the first of these machines."""
-    return CausalDag(machine(names[0]), map(machine, names), config or TransportConfig())
+def dag_of(names: str, config: TransportConfig | None = None, **base: int) -> CausalDag:
+    """The DAG of the first of these machines, after these last units of an earlier view."""
+    settings = config or TransportConfig()
+    return CausalDag(machine(names[0]), map(machine, names), settings, dict(acks(**base)))
 
 
 def acks(**through: int) -> Acks:
@@ -380,3 +383,246 @@ def test_streams_heard_further_are_told_once() -> None:
     assert dag.take_heard() == []
     dag.promise(C, 0, 4)
     assert dag.take_heard() == []
+
+
+# Streams that began in an earlier view
+
+
+def test_a_stream_goes_on_after_its_base() -> None:
+    dag = dag_of("abc", a=4, b=7)
+    assert dag.inserted() == acks(a=4, b=7, c=0)
+    assert not dag.has_gaps()
+    ours, eighth, first = packet("a", 5), packet("b", 8), packet("c", 1, acks={"a": 4, "b": 7})
+    for following in (ours, eighth, first):
+        assert dag.store(following) == [following]
+    assert dag.inserted() == acks(a=5, b=8, c=1)
+
+
+def test_of_a_stream_with_a_base_only_what_follows_it_can_be_missing() -> None:
+    dag = dag_of("abc", b=7)
+    dag.acknowledge(C, acks(b=7))
+    dag.promise(B, 7, 30)
+    assert not dag.has_gaps()
+    assert dag.store(packet("b", 10)) == []
+    assert missing(dag.streams[B], 8) == ((8, 9),)
+
+
+def test_what_came_before_the_base_is_a_duplicate() -> None:
+    stream = dag_of("ab", b=7).streams[B]
+    assert stream.has(packet("b", 7))
+    assert not stream.has(packet("b", 8))
+
+
+def test_after_a_base_a_packet_is_stable_when_everyone_has_acknowledged_it() -> None:
+    dag = dag_of("abc", a=4, b=7)
+    ours = packet("a", 5)
+    dag.store(ours)
+    dag.acknowledge(B, acks(a=5))
+    dag.acknowledge(C, acks(a=4))
+    assert dag.take_stable() == []
+    dag.acknowledge(C, acks(a=5))
+    assert dag.take_stable() == [ours]
+
+
+# The end of the view
+
+
+def test_only_what_is_in_the_dag_is_had() -> None:
+    dag = dag_of("abc")
+    dag.store(packet("b", 1))
+    dag.store(packet("c", 1, acks={"b": 2}))
+    assert dag.has(())
+    assert dag.has(acks(a=0, b=1))
+    assert not dag.has(acks(b=2))
+    assert not dag.has(acks(b=1, c=1))  # it is here, and what it follows is not
+    assert dag.inserted() == acks(a=0, b=1, c=0)
+
+
+def test_what_only_a_suspect_has_does_not_enter_and_is_not_missing() -> None:
+    dag = dag_of("abc")
+    first = packet("c", 1)
+    dag.store(first)
+    dag.suspect([C])
+    assert dag.store(packet("c", 2)) == []
+    assert dag.store(packet("c", 4)) == []
+    assert dag.insert_pending() == []
+    assert dag.inserted() == acks(a=0, b=0, c=1)
+    assert not dag.has_gaps()
+
+
+def test_what_was_pending_of_a_suspect_stays_out_too() -> None:
+    dag = dag_of("abc")
+    first, second = packet("c", 1), packet("c", 2)
+    dag.store(second)
+    dag.suspect([C])
+    assert dag.store(first) == []
+    assert dag.inserted() == acks(a=0, b=0, c=0)
+    dag.require(acks(c=1))
+    assert dag.insert_pending() == [first]
+
+
+Mention: TypeAlias = Callable[[CausalDag, Machine], object]
+MENTIONS: dict[str, Mention] = {
+    "a packet": lambda dag, namer: dag.store(packet(namer.name, 1, acks={"c": 1})),
+    "a packet that itself waits": lambda dag, namer: dag.store(packet(namer.name, 2, acks={"c": 1})),
+    "a status": lambda dag, namer: dag.acknowledge(namer, acks(c=1)),
+}
+"""How a machine can say that it has c's first unit in its DAG."""
+
+
+@pytest.mark.parametrize("is_named_before", [True, False])
+@pytest.mark.parametrize("mention", MENTIONS)
+def test_what_another_has_of_a_suspect_enters_and_no_more(mention: str, is_named_before: bool) -> None:
+    dag = dag_of("abc")
+    if is_named_before:
+        MENTIONS[mention](dag, B)
+    dag.suspect([C])
+    if not is_named_before:
+        MENTIONS[mention](dag, B)
+    assert missing(dag.streams[C], 8) == ((1, 1),)
+    assert dag.incomplete()[-1] is dag.streams[C]
+    assert packet("c", 1) in dag.store(packet("c", 1))
+    assert dag.store(packet("c", 2)) == []
+    assert missing(dag.streams[C], 8) == ()
+
+
+@pytest.mark.parametrize("mention", MENTIONS)
+def test_what_is_here_of_a_suspect_enters_when_another_is_found_to_have_it(mention: str) -> None:
+    dag = dag_of("abc")
+    dag.suspect([C])
+    dag.store(packet("c", 1))
+    MENTIONS[mention](dag, B)
+    dag.insert_pending()
+    assert dag.has(acks(c=1))
+
+
+@pytest.mark.parametrize("is_named_before", [True, False])
+@pytest.mark.parametrize("mention", MENTIONS)
+def test_what_only_suspects_have_does_not_enter(mention: str, is_named_before: bool) -> None:
+    dag = dag_of("abcd")
+    if is_named_before:
+        MENTIONS[mention](dag, D)
+    dag.suspect([C, D])
+    if not is_named_before:
+        MENTIONS[mention](dag, D)
+    assert not dag.has_gaps()
+    assert dag.store(packet("c", 1)) == []
+
+
+def test_what_is_required_enters_and_is_asked_for() -> None:
+    dag = dag_of("abc")
+    dag.suspect([C])
+    dag.store(packet("c", 2))
+    dag.require(acks(b=1, c=3))
+    assert missing(dag.streams[B], 8) == ((1, 1),)
+    assert missing(dag.streams[C], 8) == ((1, 1), (3, 3))
+    assert dag.store(packet("c", 1)) == [packet("c", 1), packet("c", 2)]
+    assert dag.store(packet("c", 3)) == [packet("c", 3)]
+    assert dag.incomplete() == [dag.streams[B]]
+    assert dag.store(packet("c", 4)) == []
+
+
+def test_who_has_a_suspects_packet_has_what_that_follows() -> None:
+    dag = dag_of("abcd")
+    dag.suspect([C, D])
+    d1, c1 = packet("d", 1), packet("c", 1, acks={"d": 1})
+    assert dag.store(d1) == []
+    assert dag.store(c1) == []
+    earlier, later = packet("b", 1, acks={"d": 1}), packet("b", 2, acks={"c": 1})
+    assert dag.store(later) == []
+    assert dag.store(earlier) == [d1, c1, earlier, later]
+
+
+def test_a_run_of_a_suspect_enters_as_a_whole_or_not_at_all() -> None:
+    dag = dag_of("abc")
+    dag.suspect([C])
+    run = packet("c", 1, payloads=[b"x"] * 3)
+    dag.require(acks(c=2))
+    assert dag.store(run) == []
+    dag.require(acks(c=3))
+    assert dag.insert_pending() == [run]
+
+
+def test_nothing_of_a_suspect_is_asked_for_that_nobody_else_has() -> None:
+    dag = dag_of("abcd")
+    dag.promise(C, 9, 50)
+    dag.acknowledge(B, acks(c=4))
+    dag.acknowledge(D, acks(c=11))
+    assert missing(dag.streams[C], 8) == ((1, 11),)
+    dag.suspect([C, D])
+    assert missing(dag.streams[C], 8) == ((1, 4),)
+    dag.promise(C, 12, 60)
+    dag.acknowledge(D, acks(c=13))
+    dag.store(packet("d", 1, acks={"c": 14}))
+    dag.store(packet("c", 8))
+    assert missing(dag.streams[C], 8) == ((1, 4),)
+    dag.require(acks(c=6))
+    assert missing(dag.streams[C], 8) == ((1, 6),)
+
+
+def test_what_was_missing_of_a_suspect_and_nobody_else_has_is_forgotten() -> None:
+    dag = dag_of("abc")
+    dag.promise(C, 3, 50)
+    assert dag.has_gaps()
+    dag.suspect([C])
+    assert not dag.has_gaps()
+
+
+def test_of_those_who_are_not_suspected_everything_is_missing_and_enters_as_before() -> None:
+    dag = dag_of("abc")
+    dag.suspect([C])
+    dag.promise(B, 2, 50)
+    assert missing(dag.streams[B], 8) == ((1, 2),)
+    assert dag.store(packet("b", 1)) == [packet("b", 1)]
+
+
+def test_when_the_one_who_had_it_is_suspected_too_it_does_not_enter() -> None:
+    dag = dag_of("abcd")
+    dag.acknowledge(B, acks(c=1))
+    dag.suspect([C])
+    assert dag.has_gaps()
+    dag.suspect([B])
+    assert not dag.has_gaps()
+    assert dag.store(packet("c", 1)) == []
+
+
+def test_machines_of_other_views_may_be_suspected() -> None:
+    dag = dag_of("ab")
+    dag.suspect([C])
+    assert dag.store(packet("b", 1)) == [packet("b", 1)]
+
+
+def test_when_the_view_is_ending_the_buffers_are_never_full() -> None:
+    dag = dag_of("abcd", TransportConfig(window_messages_max=4, buffer_windows_max=1))
+    dag.store(packet("b", 1, payloads=[b"x"] * 4))
+    fifth, sixth = packet("b", 5), packet("b", 6)
+    assert dag.store(fifth) == []
+    dag.suspect([D])
+    assert dag.insert_pending() == [fifth]
+    assert dag.store(sixth) == [sixth]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_survivors_end_with_what_any_of_them_had(seed: int) -> None:
+    random = Random(seed)
+    sent = history(random, "abcd", 80)
+    late = packet("d", max(packed.last_sequence for packed in sent if packed.sender == D) + 1)
+    dags = {name: dag_of(name + "abcd".replace(name, "")) for name in "abc"}
+    for name, dag in dags.items():
+        last = [packed for packed in sent if packed.sender == machine(name)][-1]
+        past = {**dict(last.acks), last.sender: last.sequence}
+        for packed in sent:
+            if packed.sequence <= past.get(packed.sender, 0) or random.random() < 0.3:
+                dag.store(packed)
+        dag.suspect([D])
+    covers = [dag.inserted() for dag in dags.values()]
+    union = {machine: max(dict(cover)[machine] for cover in covers) for machine in (A, B, C, D)}
+    for dag in dags.values():
+        for cover in covers:
+            dag.require(cover)
+        dag.insert_pending()
+        for packed in random.sample([*sent, late], len(sent) + 1):
+            if not dag.streams[packed.sender].has(packed):
+                dag.store(packed)
+        assert dict(dag.inserted()) == union
+        assert not dag.has_gaps()

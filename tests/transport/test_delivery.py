@@ -45,6 +45,9 @@ class Receiver:
         self.dag.take_stable()
         return payloads(self.delivery.settle())
 
+    def close(self) -> list[bytes]:
+        return payloads(self.delivery.close())
+
 
 def payloads(messages: Iterable[Message]) -> list[bytes]:
     return [message.payload for message in messages]
@@ -305,3 +308,43 @@ def test_the_first_undelivered_message_is_the_next_of_the_order() -> None:
         first = receiver.delivery.first_undelivered()
         assert first is not None
         assert first.clock == 5
+
+
+# The end of the view
+
+
+def test_at_the_end_what_is_left_is_delivered_in_timestamp_order() -> None:
+    receiver = Receiver(TransportConfig(packet_overhead_bytes=100))
+    receiver.arrive(packet("c", 1, payloads=[b"second", b"third"], clock=6))
+    receiver.arrive(packet("b", 1, payloads=[b"first"], clock=5), packet("b", 2, payloads=[b"fourth"], clock=8))
+    assert receiver.hear(9, "b", "c") == []
+    assert receiver.close() == [b"first", b"second", b"third", b"fourth"]
+    assert (receiver.delivery.undelivered_count, receiver.delivery.undelivered_bytes) == (0, 0)
+    assert receiver.delivery.delivered_count == 4
+    assert receiver.delivery.first_undelivered() is None
+    assert receiver.close() == []
+
+
+def test_at_the_end_safe_messages_do_not_wait_to_be_acknowledged() -> None:
+    receiver = Receiver()
+    receiver.arrive(packet("b", 1, service=SAFE, payloads=[b"its place is known"], clock=5))
+    receiver.arrive(packet("c", 1, payloads=[b"behind it"], clock=6))
+    assert receiver.hear(6) == []
+    receiver.arrive(packet("b", 2, service=SAFE, payloads=[b"it is not"], clock=8))
+    receiver.arrive(packet("c", 2, payloads=[b"between"], clock=7))
+    assert receiver.close() == [b"its place is known", b"behind it", b"between", b"it is not"]
+
+
+def test_at_the_end_causal_messages_follow_the_ordered_ones_they_were_held_for() -> None:
+    receiver = Receiver()
+    receiver.arrive(packet("b", 1, service=SAFE, payloads=[b"cause"], clock=5))
+    receiver.arrive(packet("c", 1, service=CAUSAL, payloads=[b"effect"], clock=6, acks={"b": 1}))
+    receiver.arrive(packet("c", 2, payloads=[b"ordered"], clock=7))
+    assert receiver.arrive(packet("b", 2, service=CAUSAL, payloads=[b"last"], clock=8, acks={"c": 2})) == []
+    assert receiver.close() == [b"cause", b"effect", b"ordered", b"last"]
+
+
+def test_at_the_end_a_message_without_all_its_fragments_is_not_delivered() -> None:
+    receiver = Receiver()
+    receiver.arrive(*fragments("b", 1, AGREED, b"in", b" par", b"ts")[:2], packet("c", 1, payloads=[b"whole"]))
+    assert receiver.close() == [b"whole"]

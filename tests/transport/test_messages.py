@@ -6,18 +6,19 @@ from random import Random
 
 import pytest
 
-from tests.transport.harness import machine, packet
-from transport.messages import ORDERED, Fragment, Machine, Message, Nack, Packet, Service, Timestamp, View
+from tests.transport.harness import VIEW, machine, packet
+from transport.messages import ORDERED, Fragment, Machine, Message, Nack, Packet, Service, Timestamp, View, ViewId
 
 A, B, C = map(machine, "abc")
 
 
 def message(clock: int, sender: Machine) -> Message:
-    return Message(clock, sender, 17, Service.AGREED, 1, b"")
+    return Message(clock, sender, 17, Service.AGREED, VIEW, b"")
 
 
 def test_names_of_machines_messages_and_packets() -> None:
     assert str(Machine("a", 3)) == "a.3"
+    assert str(ViewId(9, "a", 3)) == "9.a.3"
     assert message(9, Machine("a", 3)).id == "a.3.17"
     assert packet("a", 17).id == "a.1.17"
     assert packet("a", 17, payloads=[b"x"] * 13).id == "a.1.17-29"
@@ -35,6 +36,11 @@ def test_messages_compare_as_their_timestamps_do() -> None:
     assert sorted(shuffled) == ordered
     assert sorted(shuffled, key=lambda message: message.timestamp) == ordered
     assert ordered[2].timestamp == Timestamp(2, "a", 2)
+
+
+def test_view_ids_ascend_as_timestamps_do() -> None:
+    ordered = [ViewId(1, "b", 1), ViewId(2, "a", 1), ViewId(2, "a", 2), ViewId(2, "b", 1), ViewId(10, "a", 1)]
+    assert sorted(Random(1).sample(ordered, len(ordered))) == ordered
 
 
 def test_services_are_in_the_order_of_the_delay_they_cost() -> None:
@@ -61,7 +67,7 @@ def test_a_packet_without_units_is_refused() -> None:
 @pytest.mark.parametrize(("sequence", "clock"), [(0, 1), (1, 0), (-1, 1), (1, -1)])
 def test_sequences_and_clocks_count_from_one(sequence: int, clock: int) -> None:
     with pytest.raises(ValueError, match="count from 1"):
-        Packet(A, 1, sequence, clock, Service.BASIC, (), (b"x",))
+        Packet(A, VIEW, sequence, clock, Service.BASIC, (), (b"x",))
 
 
 @pytest.mark.parametrize("part", [-1, 4, 5])
@@ -88,16 +94,16 @@ def test_ranges_that_ascend_are_accepted() -> None:
 
 
 def test_a_view_has_members_in_the_order_of_their_names() -> None:
-    assert View(1, (A, B, C)).members == (A, B, C)
+    assert View(VIEW, (A, B, C)).members == (A, B, C)
     with pytest.raises(ValueError, match="at least one member"):
-        View(1, ())
+        View(VIEW, ())
     with pytest.raises(ValueError, match="distinct names in order"):
-        View(1, (B, A))
+        View(VIEW, (B, A))
     with pytest.raises(ValueError, match="distinct names in order"):
-        View(1, (Machine("a", 1), Machine("a", 2)))
+        View(VIEW, (Machine("a", 1), Machine("a", 2)))
 
 
 def test_a_machine_that_no_datagram_can_name_is_not_a_member() -> None:
     for name in ("", "n" * 65, "é" * 33):
         with pytest.raises(ValueError, match="name"):
-            View(1, (Machine(name, 1),))
+            View(VIEW, (Machine(name, 1),))

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from tests.transport.harness import machine, packet
+from tests.transport.harness import VIEW, machine, packet
 from transport.messages import Machine, Message, Service
 from transport.ordering import LamportOrder
 
@@ -14,7 +14,7 @@ A, B, C = map(machine, "abc")
 
 
 def message(sender: Machine, clock: int) -> Message:
-    return Message(clock, sender, clock, Service.AGREED, 1, b"")
+    return Message(clock, sender, clock, Service.AGREED, VIEW, b"")
 
 
 def insert(order: LamportOrder, *messages: Message) -> None:
@@ -100,3 +100,21 @@ def test_whatever_is_heard_first_the_order_is_the_same(seed: int) -> None:
     hear(order, a=100, b=100, c=100)
     released += order.release()
     assert released == sorted(message for messages in sent.values() for message in messages)
+
+
+def test_draining_releases_the_rest_in_timestamp_order_whoever_has_been_heard() -> None:
+    order = LamportOrder((A, B, C))
+    insert(order, message(A, 2), message(A, 7), message(B, 5), message(C, 5), message(B, 9))
+    hear(order, a=7, b=9, c=2)
+    assert order.release() == [message(A, 2)]
+    assert order.drain() == [message(B, 5), message(C, 5), message(A, 7), message(B, 9)]
+
+
+def test_what_has_been_drained_does_not_wait_any_more() -> None:
+    order = LamportOrder((A, B))
+    insert(order, message(A, 2), message(B, 3))
+    order.drain()
+    hear(order, a=9, b=9)
+    assert order.release() == order.drain() == []
+    assert order.first() is None
+    assert order.awaited() == []

@@ -6,19 +6,21 @@ from random import Random
 
 import pytest
 
-from tests.transport.harness import machine, packet, status
+from tests.transport.harness import VIEW, machine, packet, status
+from transport import codec
 from transport.codec import Codec
 from transport.config import TransportConfig
-from transport.messages import NAME_BYTES_MAX, Acks, Datagram, Frame, Machine, Nack, Packet, Service
+from transport.messages import NAME_BYTES_MAX, Acks, Datagram, Frame, Machine, Nack, Packet, Service, ViewId
 from transport.packing import Run, SendQueue, into_datagrams
 
 A = machine("a")
+LATER = ViewId(2, "a", 1)
 EVERYONE: Acks = tuple((Machine(f"member-{number}", 2**40), 2**40) for number in range(8))
 MANY = 1_000
 
 
 def queue_of(*payloads: bytes, config: TransportConfig | None = None) -> SendQueue:
-    queue = SendQueue(A, config or TransportConfig())
+    queue = SendQueue(A, VIEW, config or TransportConfig())
     for payload in payloads:
         queue.append(Service.AGREED, payload)
     return queue
@@ -27,7 +29,8 @@ def queue_of(*payloads: bytes, config: TransportConfig | None = None) -> SendQue
 def encoded_bytes(run: Run, acks: Acks = ()) -> int:
     """What a datagram with this run in it takes, at the largest numbers there are."""
     largest = 2**62
-    sent = Packet(A, largest, largest, largest, run.service, acks, run.payloads, run.fragment)
+    view = ViewId(largest, "a", largest)
+    sent = Packet(A, view, largest, largest, run.service, acks, run.payloads, run.fragment)
     return len(Codec("packing").encode(Datagram(A, (sent,))))
 
 
@@ -45,7 +48,7 @@ def test_a_packet_takes_no_more_than_fits_a_datagram_and_leaves_little_room() ->
 
 
 def test_a_packet_is_of_one_service() -> None:
-    queue = SendQueue(A, TransportConfig())
+    queue = SendQueue(A, VIEW, TransportConfig())
     for service in (Service.AGREED, Service.AGREED, Service.BASIC, Service.AGREED):
         queue.append(service, b"x")
     runs = [queue.take_run((), MANY) for _ in range(3)]
@@ -156,6 +159,60 @@ def test_a_message_being_sent_in_fragments_takes_up_the_queue_until_its_last() -
     assert (len(queue), queue.bytes) == (0, 0)
 
 
+# From one view to the next
+
+
+def test_in_the_next_view_a_message_half_sent_begins_anew() -> None:
+    whole = Random(1).randbytes(5_000)
+    queue = queue_of(whole, b"next")
+    for part in (0, 1):
+        assert queue.take_run((), MANY).fragment == (part, False)
+    assert queue.enter_view(LATER) == []
+    assert (len(queue), queue.bytes) == (2, 5_004)
+    runs = [queue.take_run((), MANY) for _ in range(4)]
+    assert [run.fragment for run in runs] == [(0, False), (1, False), (2, False), (3, True)]
+    assert b"".join(run.payloads[0] for run in runs) == whole
+    assert queue.take_run((), MANY) == Run(Service.AGREED, (b"next",), None)
+    assert (len(queue), queue.bytes) == (0, 0)
+
+
+def test_what_was_bound_to_the_old_view_is_returned_and_the_rest_keeps_its_order() -> None:
+    queue = queue_of(b"first")
+    queue.append(Service.SAFE, b"bound", is_bound=True)
+    queue.append(Service.AGREED, b"second")
+    queue.append(Service.CAUSAL, b"bound too", is_bound=True)
+    assert queue.enter_view(LATER) == [(Service.SAFE, b"bound"), (Service.CAUSAL, b"bound too")]
+    assert (len(queue), queue.bytes) == (2, 11)
+    assert queue.take_run((), MANY) == Run(Service.AGREED, (b"first", b"second"), None)
+    assert (len(queue), queue.bytes) == (0, 0)
+
+
+def test_a_bound_message_half_sent_is_returned_whole() -> None:
+    queue = SendQueue(A, VIEW, TransportConfig())
+    queue.append(Service.AGREED, bytes(3_000), is_bound=True)
+    queue.append(Service.AGREED, b"next")
+    assert queue.take_run((), MANY).fragment is not None
+    assert queue.enter_view(LATER) == [(Service.AGREED, bytes(3_000))]
+    assert (len(queue), queue.bytes) == (1, 4)
+    assert queue.take_run((), MANY) == Run(Service.AGREED, (b"next",), None)
+
+
+def test_what_is_bound_to_the_current_view_is_sent_in_it() -> None:
+    queue = queue_of(b"first")
+    queue.append(Service.AGREED, b"bound", is_bound=True)
+    assert queue.take_run((), MANY).payloads == (b"first", b"bound")
+    assert queue.enter_view(LATER) == []
+
+
+def test_packets_leave_room_for_the_name_of_the_view_they_are_sent_in() -> None:
+    queue = queue_of(bytes(5_000))
+    for view in (VIEW, ViewId(2**62, "v" * NAME_BYTES_MAX, 2**62), VIEW):
+        queue.enter_view(view)
+        run = queue.take_run((), MANY)
+        full = Packet(A, view, 1, 1, run.service, (), run.payloads, run.fragment)
+        assert codec.datagram_overhead_bytes(A) + codec.frame_bytes(full) == 1_400
+
+
 # Frames into datagrams
 
 
@@ -175,15 +232,14 @@ def test_frames_that_do_not_fit_one_datagram_fill_several(seed: int) -> None:
         packet("a", 1 + number, payloads=[random.randbytes(random.randint(0, 1_200))]) for number in range(40)
     ]
     datagrams = into_datagrams(A, frames, 1_400)
-    codec = Codec("packing")
     assert [frame for datagram in datagrams for frame in datagram.frames] == frames
-    assert max(len(codec.encode(datagram)) for datagram in datagrams) <= 1_400
+    assert max(len(Codec("packing").encode(datagram)) for datagram in datagrams) <= 1_400
     assert len(datagrams) < len(frames)
 
 
 def test_a_holder_with_a_long_name_can_send_again_what_filled_a_datagram() -> None:
     holder = Machine("h" * NAME_BYTES_MAX, 1)
     run = queue_of(*[bytes(60)] * 50).take_run((), MANY)
-    full = Packet(A, 1, 2**31, 2**31, run.service, (), run.payloads)
+    full = Packet(A, VIEW, 2**31, 2**31, run.service, (), run.payloads)
     [datagram] = into_datagrams(holder, [full], 1_400)
     assert len(Codec("packing").encode(datagram)) <= 1_400

@@ -61,3 +61,14 @@ def test_the_bound_is_never_above_the_ceiling() -> None:
     round_trip = RoundTrip(ceiling_ms=100.0)
     round_trip.observe(90.0)
     assert round_trip.bound_ms() == 100.0
+
+
+def test_what_was_measured_before_can_be_taken_over() -> None:
+    earlier, later = RoundTrip(ceiling_ms=100.0), RoundTrip(ceiling_ms=100.0)
+    earlier.observe(10.0)
+    earlier.observe(18.0)
+    later.take_over(earlier)
+    assert (later.smoothed_ms, later.bound_ms()) == (earlier.smoothed_ms, earlier.bound_ms())
+    for round_trip in (earlier, later):
+        round_trip.observe(5.0)
+    assert later.bound_ms() == earlier.bound_ms()

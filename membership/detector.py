@@ -1,0 +1,117 @@
+"""Who has fallen silent: silence measured against each machine's own habit, then a direct probe.
+
+The paper's machines expect to hear from each other regularly, and try a reserved channel before they declare a
+fault. Here any datagram counts as being heard; the allowed silence follows the measured gaps between heartbeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from membership.config import MembershipConfig
+from transport.messages import Machine, Milliseconds
+
+_SMOOTHING = 0.125
+_DEVIATION_SMOOTHING = 0.25
+_PROBES_MIN = 2
+_PROBE_FROM = 0.5
+"""Probing begins at this part of the allowed silence."""
+_TOGETHER_FROM = 0.8
+"""When one machine's silence is too long, others' of this part of it are, too: whoever vanished with it should go
+with it, not one heartbeat later in a view of its own."""
+
+
+class _Watched:
+    __slots__ = ("deviation_ms", "gap_ms", "heard_at", "presence_at", "probed_at", "unanswered")
+
+    def __init__(self, now: Milliseconds, presence_ms: float) -> None:
+        self.heard_at = now
+        self.presence_at = now
+        self.gap_ms = presence_ms
+        self.deviation_ms = 0.0
+        self.probed_at = float("-inf")
+        self.unanswered = 0
+
+
+class FailureDetector:
+    """Watches the machines it is told to."""
+
+    def __init__(self, config: MembershipConfig, now: Milliseconds) -> None:
+        self._config = config
+        self._watched: dict[Machine, _Watched] = {}
+        self._looked_at = now
+        self.deadline: Milliseconds = now
+        """When to look next. Hearing somebody only puts it off, so it need not be reckoned anew for that."""
+
+    def watch_only(self, machines: Iterable[Machine], now: Milliseconds) -> None:
+        """Whoever is new has its time from now on."""
+        presence_ms = self._config.presence_ms
+        self._watched = {m: self._watched.get(m) or _Watched(now, presence_ms) for m in machines}
+        self._set_deadline()
+
+    def heard(self, machine: Machine, now: Milliseconds) -> None:
+        watched = self._watched.get(machine)
+        if watched is not None:
+            watched.heard_at = now
+            watched.unanswered = 0
+
+    def heard_presence(self, machine: Machine, now: Milliseconds) -> None:
+        """A heartbeat: its distance from the last one shows how well the network carries them."""
+        watched = self._watched.get(machine)
+        if watched is not None:
+            error = now - watched.presence_at - watched.gap_ms
+            watched.deviation_ms += _DEVIATION_SMOOTHING * (abs(error) - watched.deviation_ms)
+            watched.gap_ms += _SMOOTHING * error
+            watched.presence_at = now
+
+    def probe_answered(self, machine: Machine) -> None:
+        watched = self._watched.get(machine)
+        if watched is not None:
+            watched.unanswered = 0
+
+    def allowed_ms(self, machine: Machine) -> Milliseconds:
+        """How long this machine may be silent."""
+        watched = self._watched.get(machine)
+        if watched is None:
+            return self._config.suspect_after_ms
+        habit_ms = 3.0 * watched.gap_ms + 4.0 * watched.deviation_ms
+        return min(max(self._config.suspect_after_ms, habit_ms), self._config.suspect_after_ms_max)
+
+    def look(self, now: Milliseconds) -> tuple[list[Machine], list[Machine]]:
+        """Returns those who are silent for good, and those to be probed."""
+        if now - self._looked_at > self._config.pause_ms:
+            for machine, watched in self._watched.items():
+                watched.heard_at = max(watched.heard_at, now - self.allowed_ms(machine) * _PROBE_FROM)
+                watched.unanswered = 0
+        self._looked_at = now
+        silences = {machine: now - watched.heard_at for machine, watched in self._watched.items()}
+        silent = [m for m, silence in silences.items() if self._is_silent(m, silence, 1.0)]
+        if silent:
+            silent = [m for m, silence in silences.items() if self._is_silent(m, silence, _TOGETHER_FROM)]
+        probed = self._to_probe(silent, now)
+        self._set_deadline()
+        return silent, probed
+
+    def _set_deadline(self) -> None:
+        often_ms = self._config.pause_ms / 2.0
+        probes = [self._probe_at(machine, watched) for machine, watched in self._watched.items()]
+        self.deadline = min([self._looked_at + often_ms, *probes])
+
+    def _is_silent(self, machine: Machine, silence_ms: Milliseconds, part: float) -> bool:
+        if silence_ms > self._config.mute_after_ms:
+            return True
+        is_unanswered = self._watched[machine].unanswered >= _PROBES_MIN
+        return is_unanswered and silence_ms > part * self.allowed_ms(machine)
+
+    def _probe_at(self, machine: Machine, watched: _Watched) -> Milliseconds:
+        probing_from = watched.heard_at + self.allowed_ms(machine) * _PROBE_FROM
+        return max(probing_from, watched.probed_at + self._config.probe_ms)
+
+    def _to_probe(self, silent: list[Machine], now: Milliseconds) -> list[Machine]:
+        probed = []
+        for machine, watched in self._watched.items():
+            if machine not in silent and now >= self._probe_at(machine, watched):
+                watched.probed_at = now
+                watched.unanswered += 1
+                probed.append(machine)
+        return probed

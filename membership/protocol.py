@@ -1,0 +1,527 @@
+"""The Transis membership protocol: faults (Fig. 3) and joins (Figs. 5 to 8), without timers and without a network.
+
+Inputs are control messages that have arrived, communication breaks, and the end of the α interval; outputs are
+control messages to broadcast and views to install. `group` adds time, loss and the messages of the view.
+
+The names are the paper's: `current` is CCS, `join_machines` J, `faults_before` and `faults_after` F_before and
+F_after, `last_join` and `last_faults` J_LAST and F_LAST, `accept` the Accept set, `electors` the messages that
+make a view. In the faults protocol, where there is no join, `faults_before` is F.
+
+Where this differs from the figures, and why:
+
+- Fig. 3 and Fig. 7 broadcast a FA for every FA received; we do when our set has grown. Otherwise two machines
+  would answer each other for ever.
+- Fig. 6 enters Stage 1 when an AJ of the CCS arrives; Lemma 5.6 needs that for a JOIN of the CCS too, so do we.
+- A foreign JOIN that includes us is an invitation as an AJ is. Its sender may have committed before we were ready.
+- When α expires and nobody has answered, Stage 1 ends in silence instead of a JOIN for what is already the CCS.
+- Every view is J without all faults. The paper delivers J \\ F_before as a view of its own and then removes
+  F_after, and removes F_before ∩ CCS before the join completes. Nobody needs these views: messages are held back
+  from a machine's FA or JOIN until its view, so nothing would be delivered in them. Hence one machine may install
+  V-f and then V-f-g while another goes from V to V-f-g; members tell from the view that electors name who came the
+  same way as they did (the transitional set).
+- The configuration that a FA names is the last its sender committed to even after that has become a view. A
+  machine that missed an elector and now removes somebody would otherwise take a FA of one that has the view
+  already for one that cancels the join (Lemma 5.4 assumes that both are still joining).
+- A control message of a suspected machine that had to be let in, because others follow it, is not acted upon; Fig.
+  7 says so, Fig. 3 does not. Whoever followed it has acted upon it and says so itself.
+- A machine whose name is in J twice is a restarted one: the older incarnation is faulty.
+- A FA or JOIN that declares us faulty breaks communication with its sender. It enters the graph only if somebody
+  follows it who has not acted upon it, and so does not declare us faulty.
+- JOINs carry cut-vectors as well as AJs: whoever learns of a set from a JOIN must be able to follow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, TypeAlias
+
+from membership.control_dag import ControlDag
+from membership.messages import Attempt, Body, Control, Fault, Join, JoiningSet, Machines, in_order
+from transport.messages import Acks, Machine, View, ViewId
+
+MachineSet: TypeAlias = frozenset[Machine]
+Configuration: TypeAlias = tuple[MachineSet, MachineSet]
+"""A join configuration: J and F_before."""
+
+_NOBODY: MachineSet = frozenset()
+
+
+class Stage(StrEnum):
+    """What a machine is doing about its membership. Stage 0 of the paper takes no time: an AJ is sent, and Stage 1
+    begins."""
+
+    IDLE = "idle"
+    FAULTS = "faults"
+    """The faults protocol: somebody of the CCS is faulty, nobody joins."""
+    GATHERING = "gathering"
+    """Stage 1: collecting AJs while α runs."""
+    COMMITTED = "committed"
+    """Stage 2: a JOIN has been sent."""
+
+
+class Cause(StrEnum):
+    """Why a stage was entered, or communication with a machine counts as broken."""
+
+    START = "start"
+    SILENT = "silent"
+    STUCK = "stuck"
+    UNRESPONSIVE = "unresponsive"
+    DEPARTED = "departed"
+    ACCUSED_ME = "accused_me"
+    RESTARTED = "restarted"
+    FOREIGN_HEARD = "foreign_heard"
+    INVITED = "invited"
+    ATTEMPT_RECEIVED = "attempt_received"
+    JOIN_RECEIVED = "join_received"
+    FAULT_RECEIVED = "fault_received"
+    ALPHA_EXPIRED = "alpha_expired"
+    NOBODY_ANSWERED = "nobody_answered"
+    ASSENTED = "assented"
+
+
+TRANSITIONS: dict[Stage, tuple[Stage, ...]] = {
+    Stage.IDLE: (Stage.FAULTS, Stage.GATHERING),
+    Stage.FAULTS: (Stage.IDLE, Stage.GATHERING),
+    Stage.GATHERING: (Stage.IDLE, Stage.FAULTS, Stage.COMMITTED),
+    Stage.COMMITTED: (Stage.IDLE,),
+}
+"""Every change of stage there is; any other is a broken invariant. `docs/architecture.md` draws them."""
+
+
+class BrokenInvariant(Exception):
+    """The protocol is in a state that cannot be. The node must stop: going on could make views differ."""
+
+
+class DataPlane(Protocol):
+    """What the protocol must know of the messages of the view."""
+
+    def next_clock(self) -> int:
+        """A clock above everything seen or sent so far."""
+
+    def cover(self) -> Acks:
+        """What of the view's messages is in the DAG."""
+
+    def has(self, cover: Acks) -> bool:
+        """Whether all this is in the DAG."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """Broadcast this."""
+
+    control: Control
+
+
+@dataclass(frozen=True, slots=True)
+class Suspected:
+    """Of these machines let in only what others have."""
+
+    machines: Machines
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """The machine is in another stage now."""
+
+    stage: Stage
+    cause: Cause
+    accept: Machines
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """The old view is over: deliver what is covered of it, then this one. `expected` is the last message of each
+    member before the view."""
+
+    view: View
+    covered: dict[Machine, int]
+    expected: dict[Machine, int]
+    electors: tuple[Control, ...]
+
+
+Output: TypeAlias = Emitted | Suspected | Entered | Installed
+
+
+class MembershipProtocol:
+    """One machine's part of the protocol. `may_join` says whether everybody here and in the given machines hears
+    each other, as far as is known."""
+
+    def __init__(
+        self,
+        me: Machine,
+        view: View,
+        data: DataPlane,
+        may_join: Callable[[MachineSet], bool],
+        log_max: int = 64,
+    ) -> None:
+        self.me = me
+        self.view = view
+        self.current: MachineSet = frozenset(view.members)
+        self.dag = ControlDag(me, log_max)
+        for member in view.members:
+            self.dag.track(member, 0)
+        self.stage = Stage.IDLE
+        self.join_machines: MachineSet = _NOBODY
+        self.faults_before: MachineSet = _NOBODY
+        self.faults_after: MachineSet = _NOBODY
+        self.last_join: dict[Machine, Configuration] = {}
+        self.last_faults: dict[Machine, MachineSet] = {}
+        self.committed: Configuration = (_NOBODY, _NOBODY)
+        """The last join configuration we sent a JOIN for."""
+        self.sets: dict[ViewId, JoiningSet] = {}
+        """The joining sets that make up J, as they were first announced."""
+        self.electors: dict[Machine, Control] = {}
+        """The last FA or JOIN of each machine in this change."""
+        self.covered: dict[Machine, int] = {}
+        """What all control messages of our view in the graph cover of its messages."""
+        self._data = data
+        self._may_join = may_join
+        self._accusers: dict[Machine, ViewId] = {}
+        """Who has declared us faulty, and in which view: they will not have us before their next."""
+        self._out: list[Output] = []
+
+    # Inputs
+
+    def offer(self, control: Control) -> list[Output]:
+        """A control message has arrived, perhaps again, perhaps before those it follows."""
+        sender = control.sender
+        if control.accuses(self.me):
+            self._accusers[sender] = control.view
+        if sender not in self.dag.streams and self._is_invitation(control):
+            self._track(control.body)
+            if self.stage is Stage.IDLE:
+                self._attempt(Cause.INVITED)
+        if sender in self.dag.streams and sender != self.me and self.dag.is_new(control):
+            if control.accuses(self.me) or self._knows_a_later_me(control.body):
+                self._break_with(frozenset((sender,)), Cause.ACCUSED_ME)
+            elif isinstance(control.body, Join) and sender not in self.suspects:
+                self._track(control.body)
+            self.dag.store(control)
+        return self.advance()
+
+    def break_with(self, machines: Iterable[Machine], cause: Cause) -> list[Output]:
+        """Communication with these machines is broken."""
+        self._break_with(frozenset(machines), cause)
+        return self.advance()
+
+    def attempt(self) -> list[Output]:
+        """Stage 0: foreign machines are there, and everybody hears them."""
+        if self.stage is Stage.IDLE:
+            self._attempt(Cause.FOREIGN_HEARD)
+        return self.advance()
+
+    def alpha_expired(self) -> list[Output]:
+        if self.stage is Stage.GATHERING:
+            if self._has_joiners():
+                self._commit(Cause.ALPHA_EXPIRED)
+            elif self.faults_before & self.current:
+                self._enter_faults(Cause.ALPHA_EXPIRED)
+            else:
+                self._enter_idle(Cause.NOBODY_ANSWERED)
+        return self.advance()
+
+    def advance(self) -> list[Output]:
+        """Takes in what may enter the graph by now, and returns what is to be done. After a view it stops: call it
+        again when that is installed."""
+        while not self._assent_if_agreed():
+            control = self.dag.take_next(self.suspects, self._has_what_it_covers)
+            if control is None:
+                break
+            self._on_control(control)
+        out, self._out = self._out, []
+        return out
+
+    # What is to be known of it
+
+    @property
+    def suspects(self) -> MachineSet:
+        return self.faults_before | self.faults_after
+
+    @property
+    def accept(self) -> MachineSet:
+        """Those whose agreement the change needs: the members of the view it will make."""
+        return (self.join_machines or self.current) - self.suspects
+
+    def is_ending_view(self) -> bool:
+        """Whether this machine has sent a FA or JOIN, and so must not send messages of the view any more."""
+        return self.me in self.electors
+
+    def awaited(self) -> MachineSet:
+        """Those of `accept` that have not agreed yet."""
+        if self.stage is Stage.FAULTS:
+            return frozenset(q for q in self.accept if self._faults_of(q) & self.current != self.faults_before)
+        if self.stage is Stage.COMMITTED:
+            configuration = (self.join_machines, self.faults_before)
+            return frozenset(
+                q
+                for q in self.accept
+                if self.last_join.get(q) != configuration or not self._faults_of(q) >= self.faults_after
+            )
+        return _NOBODY
+
+    def covers_to_require(self) -> Iterable[Acks]:
+        """What messages that wait at the graph's door cover of our view."""
+        for control in self.dag.pending():
+            if control.view == self.view.id and control.sender not in self.suspects:
+                yield control.cover
+
+    # Control messages, in causal order
+
+    def _on_control(self, control: Control) -> None:
+        self._note(control)
+        if control.sender in self.suspects or control.accuses(self.me):
+            return
+        if isinstance(control.body, Attempt):
+            self._on_attempt(control, control.body)
+        elif isinstance(control.body, Join):
+            self._on_join(control, control.body)
+        else:
+            self._on_fault(control, control.body)
+
+    def _on_attempt(self, control: Control, attempt: Attempt) -> None:
+        if self.stage in (Stage.IDLE, Stage.FAULTS) and control.sender in self.current:
+            self._enter_gathering(Cause.ATTEMPT_RECEIVED)
+        if self.stage is Stage.GATHERING:
+            newcomers = attempt.joining.machines - self.join_machines
+            if not newcomers or self._may_join(newcomers):
+                self._add_set(attempt.joining)
+
+    def _on_join(self, control: Control, join: Join) -> None:
+        if self.stage in (Stage.IDLE, Stage.FAULTS) and control.sender in self.current:
+            self._enter_gathering(Cause.JOIN_RECEIVED)
+        if self.stage is Stage.GATHERING:
+            self._incorporate_join(control.sender, join)
+        elif self.stage is Stage.COMMITTED and control.sender in self.accept:
+            is_known = join.machines <= self.join_machines and frozenset(join.faults) <= self.faults_before
+            self._incorporate_join(control.sender, join)
+            if not is_known:
+                self._broadcast_join()
+
+    def _on_fault(self, control: Control, fault: Fault) -> None:
+        sender, faults = control.sender, frozenset(fault.faults)
+        if sender not in (self.join_machines or self.current):
+            return
+        self.last_faults[sender] = self._faults_of(sender) | faults
+        if self.stage in (Stage.IDLE, Stage.FAULTS):
+            if faults & self.current - self.faults_before:
+                self._add_faults_before(faults & self.current, Cause.FAULT_RECEIVED)
+                self._enter_faults(Cause.FAULT_RECEIVED)
+        elif self.stage is Stage.GATHERING:
+            self._add_faults_before(faults, Cause.FAULT_RECEIVED)
+        elif (frozenset(fault.join_machines), frozenset(fault.join_faults)) == self._configuration():
+            if faults - self.suspects:
+                self._add_faults_after(faults - self.suspects, Cause.FAULT_RECEIVED)
+                self._broadcast_fault()
+        elif faults - self.faults_before:
+            self._add_faults_before(faults, Cause.FAULT_RECEIVED)
+            self._broadcast_join()
+
+    # Breaks
+
+    def _break_with(self, machines: MachineSet, cause: Cause) -> None:
+        broken = (machines & (self.join_machines | self.current)) - self.suspects - {self.me}
+        if not broken:
+            return
+        if self.stage is Stage.COMMITTED:
+            self._add_faults_after(broken, cause)
+            self._broadcast_fault()
+            return
+        self._add_faults_before(broken, cause)
+        if not self.faults_before & self.current:
+            return  # only machines that were about to join, and we have committed to nothing
+        if self.stage is Stage.GATHERING and self._has_joiners():
+            self._commit(cause)
+        else:
+            self._enter_faults(cause)
+
+    # Stages
+
+    def _enter_idle(self, cause: Cause) -> None:
+        self.join_machines = self.faults_before = self.faults_after = _NOBODY
+        self.last_join.clear()
+        self.last_faults.clear()
+        self.sets.clear()
+        self.electors.clear()
+        self.dag.keep_only(self.current)
+        self._enter(Stage.IDLE, cause)
+
+    def _enter_faults(self, cause: Cause) -> None:
+        """Or stays in it, with more faults than before."""
+        self.join_machines = _NOBODY
+        self.faults_before &= self.current
+        self.sets.clear()
+        self.dag.keep_only(self.current)
+        if self.stage is not Stage.FAULTS:
+            self._enter(Stage.FAULTS, cause)
+        if not self.faults_before <= self._faults_of(self.me):
+            self._broadcast_fault()
+
+    def _attempt(self, cause: Cause) -> None:
+        joining = JoiningSet(self.view.id, self._cut_vector())
+        self._enter_gathering(cause)
+        self._emit(Attempt(joining))
+
+    def _enter_gathering(self, cause: Cause) -> None:
+        self.join_machines = self.current
+        self._add_set(JoiningSet(self.view.id, self._cut_vector()))
+        self._enter(Stage.GATHERING, cause)
+
+    def _commit(self, cause: Cause) -> None:
+        self._enter(Stage.COMMITTED, cause)
+        self._broadcast_join()
+
+    def _enter(self, stage: Stage, cause: Cause) -> None:
+        if stage not in TRANSITIONS[self.stage]:
+            raise BrokenInvariant(f"{self.me} cannot go from {self.stage} to {stage}")
+        self.stage = stage
+        self._out.append(Entered(stage, cause, in_order(self.accept)))
+
+    # The macros of Fig. 5
+
+    def _broadcast_join(self) -> None:
+        self.faults_before |= self.faults_after
+        self.faults_after = _NOBODY
+        self.committed = self._configuration()
+        self._emit(Join(tuple(self.sets[view] for view in sorted(self.sets)), in_order(self.faults_before)))
+
+    def _broadcast_fault(self) -> None:
+        machines, faults = self.committed
+        self._emit(Fault(in_order(self.suspects), in_order(machines), in_order(faults)))
+
+    def _incorporate_join(self, sender: Machine, join: Join) -> None:
+        for joining in join.sets:
+            self._add_set(joining)
+        self.last_join[sender] = (join.machines, frozenset(join.faults))
+        self.last_faults[sender] = self._faults_of(sender) | frozenset(join.faults)
+        self._add_faults_before(frozenset(join.faults), Cause.JOIN_RECEIVED)
+
+    # Sets
+
+    def _add_set(self, joining: JoiningSet) -> None:
+        self.sets.setdefault(joining.view, joining)
+        self.join_machines |= self.sets[joining.view].machines | joining.machines
+        newest: dict[str, Machine] = {}
+        for machine in sorted(self.join_machines):
+            if (older := newest.get(machine.name)) is not None:
+                self._add_faults_before(frozenset((older,)), Cause.RESTARTED)
+            newest[machine.name] = machine
+
+    def _add_faults_before(self, faults: MachineSet, cause: Cause) -> None:
+        self._suspect(faults, cause)
+        self.faults_before |= faults
+
+    def _add_faults_after(self, faults: MachineSet, cause: Cause) -> None:
+        self._suspect(faults, cause)
+        self.faults_after |= faults
+
+    def _suspect(self, faults: MachineSet, cause: Cause) -> None:
+        if self.me in faults:
+            raise BrokenInvariant(f"{self.me} was about to declare itself faulty")
+        if new := faults - self.suspects:
+            self._out.append(Suspected(in_order(new), cause))
+
+    def _configuration(self) -> Configuration:
+        return (self.join_machines, self.faults_before)
+
+    def _faults_of(self, machine: Machine) -> MachineSet:
+        return self.last_faults.get(machine, _NOBODY)
+
+    # The graph
+
+    def _emit(self, body: Body) -> None:
+        cover = () if isinstance(body, Attempt) else self._data.cover()
+        sequence = self.dag.own_sequence + 1
+        control = Control(self.me, sequence, self._data.next_clock(), self.view.id, self.dag.acks(), cover, body)
+        self.dag.add_own(control)
+        self._out.append(Emitted(control))
+        self._note(control)
+        if isinstance(body, Join):
+            self.last_join[self.me] = self._configuration()
+        if not isinstance(body, Attempt):
+            self.last_faults[self.me] = self._faults_of(self.me) | frozenset(body.faults)
+
+    def _note(self, control: Control) -> None:
+        if isinstance(control.body, Attempt):
+            return
+        self.electors[control.sender] = control
+        if control.view == self.view.id:
+            for machine, sequence in control.cover:
+                self.covered[machine] = max(self.covered.get(machine, 0), sequence)
+
+    def _cut_vector(self) -> Acks:
+        positions = self.dag.streams
+        return tuple((m, positions[m].inserted_through if m in positions else 0) for m in self.view.members)
+
+    def _track(self, body: Body) -> None:
+        """Extends recovery to the machines of sets we have not heard of."""
+        for joining in _sets(body):
+            for machine, cut in joining.cut_vector:
+                self.dag.track(machine, cut)
+
+    def _knows_a_later_me(self, body: Body) -> bool:
+        """Whether it would join a machine of our name that started after us: there can be only one."""
+        return any(
+            machine.name == self.me.name and machine.incarnation > self.me.incarnation
+            for joining in _sets(body)
+            for machine in joining.machines
+        )
+
+    def _has_joiners(self) -> bool:
+        """Whether somebody would join, or a member has committed to a join."""
+        return bool(self.last_join or self.join_machines - self.faults_before - self.current)
+
+    def _is_invitation(self, control: Control) -> bool:
+        body = control.body
+        if isinstance(body, Fault) or self.stage not in (Stage.IDLE, Stage.GATHERING):
+            return False
+        machines = body.joining.machines if isinstance(body, Attempt) else body.machines
+        if control.sender not in machines or self._knows_a_later_me(body):
+            return False
+        if self._accusers.get(control.sender) == control.view:
+            return False
+        if isinstance(body, Join) and (self.me not in machines or self.me in body.faults):
+            return False
+        if isinstance(body, Join):
+            machines -= frozenset(body.faults)
+        return self._may_join(machines - self.current)
+
+    def _has_what_it_covers(self, control: Control) -> bool:
+        return control.view != self.view.id or self._data.has(control.cover)
+
+    # Agreement
+
+    def _assent_if_agreed(self) -> bool:
+        is_agreed = self.stage in (Stage.FAULTS, Stage.COMMITTED) and not self.awaited()
+        if is_agreed:
+            self._install(self.accept)
+        return is_agreed
+
+    def _install(self, members: MachineSet) -> None:
+        electors = tuple(self.electors[machine] for machine in in_order(members))
+        last = max(electors, key=lambda control: (control.clock, control.sender))
+        view = View(
+            ViewId(last.clock, *last.sender),
+            in_order(members),
+            tuple(control.sender for control in electors if control.view == self.view.id),
+        )
+        if view.id <= self.view.id:
+            raise BrokenInvariant(f"{self.me} was about to install {view} after {self.view}")
+        expected = {control.sender: dict(control.cover)[control.sender] for control in electors}
+        covered = {machine: self.covered.get(machine, 0) for machine in self.view.members}
+        self.view = view
+        self.current = members
+        self.covered = {}
+        self._out.append(Installed(view, covered, expected, electors))
+        self.dag.forget_all_but(members)
+        for machine in members:
+            self._accusers.pop(machine, None)
+        self._enter_idle(Cause.ASSENTED)
+
+
+def _sets(body: Body) -> tuple[JoiningSet, ...]:
+    if isinstance(body, Attempt):
+        return (body.joining,)
+    return body.sets if isinstance(body, Join) else ()
