@@ -66,8 +66,10 @@ class ControlDag:
         self._remember(control)
 
     def is_new(self, control: Control) -> bool:
+        """Whether we lack it and can keep it: what is further ahead than anybody's log is of no use yet."""
         stream = self.streams[control.sender]
-        return control.sequence > stream.inserted_through and control.sequence not in stream.pending
+        ahead = control.sequence - stream.inserted_through
+        return 0 < ahead <= self._log_max and control.sequence not in stream.pending
 
     def store(self, control: Control) -> None:
         stream = self.streams[control.sender]

@@ -49,9 +49,12 @@ class FailureDetector:
         self._watched = {m: self._watched.get(m) or _Watched(now, presence_ms) for m in machines}
         self._set_deadline()
 
+    def watched(self) -> Iterable[Machine]:
+        return self._watched.keys()
+
     def heard(self, machine: Machine, now: Milliseconds) -> None:
         watched = self._watched.get(machine)
-        if watched is not None:
+        if watched is not None and now > watched.heard_at:
             watched.heard_at = now
             watched.unanswered = 0
 

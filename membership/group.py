@@ -34,7 +34,7 @@ from transport import effects as transport
 from transport.codec import DecodeError
 from transport.config import TransportConfig
 from transport.effects import Broadcast, Journal, Reason, WindowStuck
-from transport.lansis import Lansis
+from transport.lansis import Lansis, check_members
 from transport.messages import (
     SEQUENCE_MAX,
     Acks,
@@ -151,20 +151,22 @@ class Group:
             return [self._drop(Reason.MY_OWN_NAME, sender)]
         if not self._neighbours.heard(sender, now):
             return [self._drop(Reason.OLD_INCARNATION, sender)]
-        self._detector.heard(sender, now)
         effects: list[Effect] = []
-        view = self._protocol.view.id
-        frames = datagram.frames
-        for frame in frames:
-            if _view_of(frame) != view:
+        protocol = self._protocol
+        view = protocol.view.id
+        for frame in datagram.frames:
+            kind = type(frame)
+            if (kind is not Packet and kind is not Status) or frame.view != view:  # type: ignore[union-attr]
                 sorted_out = [self._sort_out(sender, frame, effects) for frame in datagram.frames]
-                frames = tuple(frame for frame in sorted_out if frame is not None)
+                datagram = Datagram(sender, tuple(frame for frame in sorted_out if frame is not None))
                 break
-        if frames and sender in self._protocol.current:
-            effects.extend(self._lansis.receive(Datagram(sender, frames), now))
-            if self._protocol.dag.has_pending():
-                self._execute(self._protocol.advance(), effects)
-        self._prove_dead(sender, effects)
+        if sender in protocol.current:
+            if datagram.frames:
+                effects.extend(self._lansis.receive(datagram, now))
+            if protocol.dag.has_pending():
+                self._execute(protocol.advance(), effects)
+        else:
+            self._prove_dead(sender, effects)
         return effects
 
     def tick(self, now: Milliseconds) -> list[Effect]:
@@ -248,7 +250,9 @@ class Group:
         self._lansis.clock = max(self._lansis.clock, control.clock)
         self._execute(self._protocol.offer(control), effects)
         self._is_eager = True
-        self._require_covers(effects)
+        if self._protocol.dag.has_pending():
+            self._require_covers(effects)
+            self._execute(self._protocol.advance(), effects)
 
     def _objection(self, control: Control) -> Reason | None:
         """What makes a control message a peer's error."""
@@ -259,8 +263,12 @@ class Group:
             members = self._protocol.current
             if control.sender not in members or any(machine not in members for machine, _ in control.cover):
                 return Reason.NOT_A_MEMBER
-            if dict(control.cover).get(self.me, 0) > dict(self._lansis.cover())[self.me]:
+            here = dict(self._lansis.cover())
+            if dict(control.cover).get(self.me, 0) > here[self.me]:
                 return Reason.ACKS_UNSENT
+            jump_max = self._transport_config.sequence_jump_max
+            if any(sequence > here[machine] + jump_max for machine, sequence in control.cover):
+                return Reason.SEQUENCE_JUMP
         return None
 
     def _on_presence(self, sender: Machine, presence: Presence) -> None:
@@ -313,6 +321,7 @@ class Group:
                 members = [machine for machine in output.machines if machine in self._protocol.current]
                 if members:
                     self._lansis.suspect(members)
+                    self._require_covers(effects)
                 details: dict[str, object] = {"machines": list(map(str, output.machines))}
                 effects.append(Journal(Event.SUSPECTED, str(self.view.id), output.cause, details))
             elif isinstance(output, Installed):
@@ -412,6 +421,8 @@ class Group:
     # Time
 
     def _look_for_silence(self, effects: list[Effect]) -> None:
+        for machine in self._detector.watched():
+            self._detector.heard(machine, self._neighbours.heard_at(machine))
         silent, probed = self._detector.look(self._now)
         for machine in probed:
             self._probes += 1
@@ -475,16 +486,14 @@ class Group:
 
     def _prove_dead(self, sender: Machine, effects: list[Effect]) -> None:
         """A message of a newer incarnation proves the older one dead."""
-        if sender not in self._protocol.current:
-            known = self._protocol.current | self._protocol.join_machines
-            older = [m for m in known if m.name == sender.name and m.incarnation < sender.incarnation]
-            self._break_with(older, Cause.RESTARTED, effects)
+        known = self._protocol.current | self._protocol.join_machines
+        older = [m for m in known if m.name == sender.name and m.incarnation < sender.incarnation]
+        self._break_with(older, Cause.RESTARTED, effects)
 
     def _require_covers(self, effects: list[Effect]) -> None:
-        for cover in list(self._protocol.covers_to_require()):
+        """What waits at the graph's door names messages that we must have first."""
+        for cover in self._protocol.covers_to_require():
             effects.extend(self._lansis.require(cover, self._now))
-        if self._protocol.dag.has_pending():
-            self._execute(self._protocol.advance(), effects)
 
     # Small things
 
@@ -492,7 +501,19 @@ class Group:
         if self._protocol.stage is Stage.IDLE and not self._is_whole():
             return False  # a member that still is in an earlier view may take those for faulty that join now
         ours = self._protocol.current | (self._protocol.join_machines - machines)
+        if not self._is_room_for(ours | machines):
+            return False
         return self._neighbours.are_mutual(sorted(ours), sorted(machines), self._now)
+
+    def _is_room_for(self, machines: MachineSet) -> bool:
+        """Whether so many machines can be in one view at all."""
+        newest = {machine.name: machine for machine in sorted(machines)}
+        view = View(ViewId(SEQUENCE_MAX, *self.me), tuple(newest[name] for name in sorted(newest)))
+        try:
+            check_members(self.me, view, self._transport_config)
+        except ValueError:
+            return False
+        return True
 
     def _is_whole(self) -> bool:
         """Whether everybody is known to be in the current view."""
@@ -509,7 +530,7 @@ class Group:
 
 
 def _view_of(frame: Frame) -> ViewId | None:
-    if isinstance(frame, Packet | Status):
+    if isinstance(frame, (Packet, Status)):
         return frame.view
     return frame.packet.view if isinstance(frame, Retransmission) else None
 

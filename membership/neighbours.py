@@ -53,6 +53,11 @@ class Neighbours:
             self._newest.pop(quietest.name, None)
         return True
 
+    def heard_at(self, machine: Machine) -> Milliseconds:
+        """When a datagram of this machine last came; never, if it is not known."""
+        neighbour = self._neighbours.get(machine)
+        return neighbour.heard_at if neighbour is not None else float("-inf")
+
     def update(self, machine: Machine, presence: Presence) -> None:
         neighbour = self._neighbours.get(machine)
         if neighbour is not None:

@@ -45,6 +45,9 @@ MachineSet: TypeAlias = frozenset[Machine]
 Configuration: TypeAlias = tuple[MachineSet, MachineSet]
 """A join configuration: J and F_before."""
 
+ACCUSERS_MAX = 256
+"""Most machines remembered that have declared us faulty: anybody can."""
+
 _NOBODY: MachineSet = frozenset()
 
 
@@ -190,6 +193,8 @@ class MembershipProtocol:
         sender = control.sender
         if control.accuses(self.me):
             self._accusers[sender] = control.view
+            if len(self._accusers) > ACCUSERS_MAX:
+                del self._accusers[next(iter(self._accusers))]
         if sender not in self.dag.streams and self._is_invitation(control):
             self._track(control.body)
             if self.stage is Stage.IDLE:

@@ -282,7 +282,8 @@ class CausalDag:
         return all(self.streams[machine].inserted_through >= sequence for machine, sequence in cover)
 
     def suspect(self, machines: Iterable[Machine]) -> None:
-        """From now on only what others have of these machines' units may enter."""
+        """From now on only what others have of these machines' units may enter. What was required before must be
+        required again: those who had it may be among the suspects now."""
         self.is_ending = True
         self._suspects.update((machine, None) for machine in machines if machine in self.streams)
         trusted = [stream for machine, stream in self.streams.items() if machine not in self._suspects]

@@ -96,9 +96,7 @@ class Lansis:
     ) -> None:
         if me not in view.members:
             raise ValueError(f"{me} is not a member of view {view.id}")
-        if len(view.members) > config.members_max:
-            raise ValueError(f"{len(view.members)} members are more than members_max, {config.members_max}")
-        _check_datagrams_suffice(me, view, config)
+        check_members(me, view, config)
         self.me = me
         self.view = view
         self.config = config
@@ -192,7 +190,7 @@ class Lansis:
         self._unsettled = False
         progress = self._settle_stability(now, effects)
         frames: list[Frame] = []
-        if (self._queue or self._blocked) and not self._is_held:
+        if (self._queue or self._blocked or self._queue_full) and not self._is_held:
             self._send_queued(frames, now, effects)
         self._recover(frames, now, effects)
         self._acknowledge(frames, now)
@@ -398,7 +396,7 @@ class Lansis:
         if self._timed is not None and self._dag.own.stable_through >= self._timed[0]:
             self._round_trip.observe(now - self._timed[1])
             self._timed = None
-        if was_full and stable:
+        if (was_full and stable) or self._is_held:
             self._insert(self._dag.insert_pending(), effects)
         return bool(stable)
 
@@ -554,8 +552,11 @@ class Lansis:
         return Journal(Event.DROPPED, subject, reason, {"sender": str(sender)})
 
 
-def _check_datagrams_suffice(me: Machine, view: View, config: TransportConfig) -> None:
-    """Frames that cannot be fragmented must fit a datagram, however much there is to acknowledge."""
+def check_members(me: Machine, view: View, config: TransportConfig) -> None:
+    """Raises `ValueError` if there are too many: frames that cannot be fragmented must fit a datagram, however
+    much there is to acknowledge."""
+    if len(view.members) > config.members_max:
+        raise ValueError(f"{len(view.members)} members are more than members_max, {config.members_max}")
     acks = tuple((machine, 0) for machine in view.members)
     unit = codec.packet_overhead_bytes(me, view.id, acks) + _UNIT_ROOM_BYTES_MIN
     status = codec.frame_bytes(Status(view.id, 0, 0, 0, acks, view.members))

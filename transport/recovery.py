@@ -96,7 +96,8 @@ class Requests:
             if gap.repeat_at <= now:
                 gap.attempts += 1
                 gap.repeat_at = now + self._retry_ms(gap.attempts)
-                ranges, gap.asked_through = self._askable(stream, 0, gap.asked_through)
+                through = min(gap.asked_through, stream.known_through)  # less is known to exist of a suspect
+                ranges, gap.asked_through = self._askable(stream, 0, through)
                 requests += self._request(stream, ranges, is_repeated=True)
             if gap.ask_at <= now:
                 ranges, gap.asked_through = self._askable(stream, gap.asked_through, stream.known_through)

@@ -45,6 +45,8 @@ class Case:
     """Per member; 0 means a low load instead: only the first member sends, one message every 5 ms."""
     datagram_bytes_max: int | None = None
     """None is what a node chooses on loopback; 1,400 is what it would send on a LAN."""
+    with_membership: bool = False
+    """Whether the members find each other, and watch each other, instead of having a fixed view."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,7 @@ class _Member:
         self._is_talker = case.outstanding > 0 or index == 0
         self._config = NodeConfig(
             machine=machines[index],
-            view=View(ViewId(1, "a", 1), machines),
+            view=None if case.with_membership else View(ViewId(1, "a", 1), machines),
             mode=BroadcastMode(("127.255.255.255", PORT)),
             cluster=f"bench-{run}",
             datagram_bytes_max=case.datagram_bytes_max,
@@ -140,6 +142,9 @@ class _Member:
 
     async def run(self, seconds: float, barrier: multiprocessing.synchronize.Barrier, pipe: Connection) -> None:
         self._node = Node(self._config, Upward(delivered=self._on_delivered))
+        async with asyncio.timeout(_DEADLINE_SECONDS):
+            while len(self._node.view.members) < self._case.members:
+                await asyncio.sleep(0.01)
         await asyncio.get_running_loop().run_in_executor(None, barrier.wait, _DEADLINE_SECONDS)
         self._is_sending = self._is_talker
         low_load = asyncio.create_task(self._send_slowly()) if self._case.outstanding == 0 else None
@@ -241,6 +246,12 @@ CASES: dict[str, list[Case]] = {
     "The same in datagrams of 1,400 bytes, as on a LAN": [
         Case(3, service, size, 64, 1_400) for size in (100, 1_024) for service in (Service.AGREED, Service.SAFE)
     ],
+    "Membership at work, and a fixed view: three members, 100-byte agreed messages": [
+        Case(3, Service.AGREED, 100, outstanding, with_membership=with_membership)
+        for _ in range(3)
+        for outstanding in (64, 512)
+        for with_membership in (False, True)
+    ],
     "Low load: one member sends 200 messages/s": [
         Case(3, service, 100, 0) for service in (Service.AGREED, Service.SAFE)
     ],
@@ -261,8 +272,8 @@ def main() -> int:
     for title, cases in CASES.items():
         if not options.json:
             print(f"### {title}\n")
-            print("| members | service | bytes | outstanding | messages/s | p50 ms | p99 ms | p50 in ping-pongs |"
-                  " datagrams/message | CPU µs/message |\n" + "|---" * 10 + "|")  # fmt: skip
+            print("| members | view | service | bytes | outstanding | messages/s | p50 ms | p99 ms | p50 in ping-pongs |"
+                  " datagrams/message | CPU µs/message |\n" + "|---" * 11 + "|")  # fmt: skip
         for case in cases:
             result = measure(case, options.seconds)
             if options.json:
@@ -276,7 +287,7 @@ def main() -> int:
 
 def _row(case: Case, result: Result, reference_ms: float) -> str:
     return (
-        f"| {case.members} | {case.service.name.lower()} | {case.message_bytes:,} | {case.outstanding or '-'} "
+        f"| {case.members} | {'agreed on' if case.with_membership else 'fixed'} | {case.service.name.lower()} | {case.message_bytes:,} | {case.outstanding or '-'} "
         f"| {result.messages_per_second:,.0f} | {result.p50_ms:.2f} | {result.p99_ms:.2f} "
         f"| {result.p50_ms / reference_ms:.1f} | {result.datagrams_per_message:.3f} "
         f"| {result.cpu_us_per_message:.1f} |"

@@ -1209,3 +1209,41 @@ def test_a_closed_machine_does_not_answer_what_another_has() -> None:
     [theirs] = cluster.frames(Packet, "c")
     closed.heard_answer(theirs, cluster.now)
     assert closed.answers_deadline() == float("inf")
+
+
+def test_backpressure_ends_though_everything_queued_was_refused() -> None:
+    cluster = Harness("ab", TransportConfig(queue_messages_max=4))
+    for _ in range(4):
+        cluster.execute("a", cluster["a"].multicast(AGREED, b"x", view=VIEW))
+    end_view(cluster, "a")
+    enter_view(cluster, "a")
+    assert len(cluster["a"].refused) == 4
+    cluster.run(1_000.0)
+    assert cluster.effects_of(Backpressure, "a") == [Backpressure(full=True), Backpressure(full=False)]
+
+
+def test_a_repeated_request_asks_only_for_what_is_required() -> None:
+    cluster = Harness("abc")
+    cluster.drop(lambda source, target, frame: True)
+    cluster.inject("a", Datagram(C, (status(1, 10),)))
+    cluster.run(5.0)
+    assert cluster.frames(Nack, "a") == [Nack(C, ((1, 10),), False)]
+    cluster["a"].hold()
+    cluster["a"].suspect([C])
+    cluster.execute("a", cluster["a"].require(((C, 5),), cluster.now))
+    cluster.run(200.0)
+    _, *later = cluster.frames(Nack, "a")
+    assert {nack.ranges for nack in later} == {((1, 5),)}
+
+
+def test_holding_takes_in_what_full_buffers_kept_out() -> None:
+    config = TransportConfig(window_messages_max=9, buffer_windows_max=2, packet_units_max=1)
+    cluster = Harness("abc", config)
+    cluster.drop(lambda source, target, frame: source == "c" and target == "b")
+    for _ in range(60):
+        cluster.multicast("a", CAUSAL, b"x")
+    cluster.run(500.0)
+    assert cluster["b"].pending_bytes() > 0
+    cluster["b"].hold()
+    cluster.run(500.0)
+    assert cluster["b"].pending_bytes() == 0
