@@ -10,7 +10,7 @@ What has been heard is kept a while to be repeated to whoever lacks it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from membership.messages import Control
 from transport.messages import Acks, Machine
@@ -37,6 +37,7 @@ class ControlDag:
         self._pending_count = 0
         self._log_max = log_max
         self._log: dict[Machine, dict[int, Control]] = {me: {}}
+        self._heard_through: dict[Machine, int] = {me: 0}
         self._kept: set[Machine] = {me}
 
     @property
@@ -57,6 +58,7 @@ class ControlDag:
         """There is a new view, of these machines. What others sent is kept until the next: some member may not be
         as far as we are."""
         self._log = {m: log for m, log in self._log.items() if m in machines or m in self._kept}
+        self._heard_through = {machine: self._heard_through[machine] for machine in self._log}
         self._kept = set(machines)
 
     def add_own(self, control: Control) -> None:
@@ -118,8 +120,13 @@ class ControlDag:
         log = self._log.get(machine, {})
         return [log[sequence] for sequence in sorted(log) if sequence > after]
 
-    def logged(self) -> Iterable[Machine]:
+    def logged(self) -> list[Machine]:
+        """Everybody whose messages we can repeat."""
         return list(self._log)
+
+    def heard_through(self, machine: Machine) -> int:
+        """The last of them."""
+        return self._heard_through[machine]
 
     def _follows_only_known(self, control: Control) -> bool:
         for machine, sequence in control.acks:
@@ -139,5 +146,7 @@ class ControlDag:
     def _remember(self, control: Control) -> None:
         log = self._log.setdefault(control.sender, {})
         log[control.sequence] = control
+        last = self._heard_through.get(control.sender, 0)
+        self._heard_through[control.sender] = max(last, control.sequence)
         if len(log) > self._log_max:
             del log[min(log)]

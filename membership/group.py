@@ -222,7 +222,7 @@ class Group:
         return None
 
     def _keep_early(self, sender: Machine, frame: Frame) -> None:
-        size = 64 if isinstance(frame, Status) else _payload_bytes(frame)
+        size = 64 + _payload_bytes(frame)
         if sender in self._protocol.accept and self._early_bytes + size <= self.config.early_bytes_max:
             self._early.append((sender, frame))
             self._early_bytes += size
@@ -284,11 +284,14 @@ class Group:
     def _offer_what_it_lacks(self, target: Machine, positions: dict[Machine, int]) -> None:
         """Repeats what a machine's heartbeat shows it has not got."""
         protocol = self._protocol
-        if target in protocol.join_machines or target in protocol.current:
+        is_concerned = target in protocol.join_machines or target in protocol.current
+        if is_concerned:
             for machine in protocol.dag.logged():
-                if machine in positions:
+                last = protocol.dag.heard_through(machine)
+                if positions.get(machine, last) < last:
                     self._schedule(protocol.dag.since(machine, positions[machine]))
-        if self.me not in positions and protocol.stage in (Stage.GATHERING, Stage.COMMITTED):
+        is_inviting = protocol.stage is Stage.GATHERING or (protocol.stage is Stage.COMMITTED and is_concerned)
+        if is_inviting and self.me not in positions:
             own_set = protocol.sets[protocol.view.id]
             self._schedule(protocol.dag.since(self.me, dict(own_set.cut_vector)[self.me]))
 
@@ -318,7 +321,7 @@ class Group:
             if isinstance(output, Emitted):
                 self._send_control(output.control, effects)
             elif isinstance(output, Suspected):
-                members = [machine for machine in output.machines if machine in self._protocol.current]
+                members = [machine for machine in output.machines if machine in self._lansis.view.members]
                 if members:
                     self._lansis.suspect(members)
                     self._require_covers(effects)
@@ -492,8 +495,9 @@ class Group:
 
     def _require_covers(self, effects: list[Effect]) -> None:
         """What waits at the graph's door names messages that we must have first."""
-        for cover in self._protocol.covers_to_require():
-            effects.extend(self._lansis.require(cover, self._now))
+        if self._protocol.view.id == self._lansis.view.id:  # else the next view is about to be installed
+            for cover in self._protocol.covers_to_require():
+                effects.extend(self._lansis.require(cover, self._now))
 
     # Small things
 
