@@ -243,6 +243,8 @@ class Node:
     def _execute(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Broadcast):
+                if self._clock_floor is not None:
+                    self._clock_floor.raise_above(self.transport.clock)
                 self._channel.send(self._codec.encode(effect.datagram))
             elif isinstance(effect, Delivered):
                 self._upward.delivered(effect.messages)
@@ -269,8 +271,6 @@ class Node:
         elif isinstance(effect, ChangeStarted):
             self._upward.changing(effect.view)
         elif isinstance(effect, ViewChanged):
-            if self._clock_floor is not None:
-                self._clock_floor.raise_above(effect.view.id.clock)
             log.info("view %s: %s", effect.view.id, ", ".join(map(str, effect.view.members)))
             self._upward.view_changed(effect.view)
         else:

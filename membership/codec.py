@@ -68,8 +68,7 @@ def _control_fields(control: Control, table: _Table) -> tuple[int, list[object]]
         return _ATTEMPT, [*fields, table.set(body.joining)]
     if isinstance(body, Join):
         return _JOIN, [*fields, [table.set(joining) for joining in body.sets], table.all(body.faults)]
-    sets = (body.faults, body.join_machines, body.join_faults)
-    return _FAULT, [*fields, *map(table.all, sets)]
+    return _FAULT, [*fields, table.all(body.faults)]
 
 
 def _letter(kind: object, places: _Places, fields: list[object]) -> Letter:
@@ -88,7 +87,8 @@ def _letter(kind: object, places: _Places, fields: list[object]) -> Letter:
         sets, faults = rest
         body = Join(tuple(map(places.set, _list(sets))), places.all(faults))
     elif kind == _FAULT:
-        body = Fault(*(places.all(item) for item in rest))
+        (faults,) = rest
+        body = Fault(places.all(faults))
     else:
         raise ValueError(f"unknown kind {kind!r}")
     return Control(

@@ -25,7 +25,9 @@ class ControlStream:
         self.inserted_through = after
         self.pending: dict[int, Control] = {}
         self.latest: Control | None = None
-        """The last we have, in the graph or not: its acknowledgements include those of all before it."""
+        """The last we have, in the graph or not. Its acknowledgements include those of all before it but for
+        machines
+        that its sender follows no longer."""
 
 
 class ControlDag:
@@ -54,12 +56,12 @@ class ControlDag:
         self.streams = {machine: stream for machine, stream in self.streams.items() if machine in machines}
         self._pending_count = sum(len(stream.pending) for stream in self.streams.values())
 
-    def forget_all_but(self, machines: Collection[Machine]) -> None:
-        """There is a new view, of these machines. What others sent is kept until the next: some member may not be
-        as far as we are."""
-        self._log = {m: log for m, log in self._log.items() if m in machines or m in self._kept}
+    def forget_all_but_these(self) -> None:
+        """There is a new view. What those sent whom we follow now, who took part in it, is kept until the next but
+        one: some member may not be as far as we are."""
+        self._log = {m: log for m, log in self._log.items() if m in self.streams or m in self._kept}
         self._heard_through = {machine: self._heard_through[machine] for machine in self._log}
-        self._kept = set(machines)
+        self._kept = set(self.streams)
 
     def add_own(self, control: Control) -> None:
         own = self.streams[self.me]
@@ -90,11 +92,11 @@ class ControlDag:
 
     def take_next(self, suspects: Collection[Machine], may_enter: Callable[[Control], bool]) -> Control | None:
         """Moves into the graph, and returns, a message that may enter."""
-        for machine, stream in self.streams.items():
+        for stream in self.streams.values():
             control = stream.pending.get(stream.inserted_through + 1)
             if control is None or not self._follows_only_known(control):
                 continue
-            if machine in suspects and control.sequence > self._required_through(machine, suspects):
+            if not self.is_wanted(control, suspects):
                 continue
             if may_enter(control):
                 del stream.pending[control.sequence]
@@ -135,13 +137,19 @@ class ControlDag:
                 return False
         return True
 
-    def _required_through(self, suspect: Machine, suspects: Collection[Machine]) -> int:
-        """What of a suspect those have in their graphs who are not."""
-        required = 0
+    def is_wanted(self, control: Control, suspects: Collection[Machine]) -> bool:
+        """Whether it may enter as far as its sender is concerned: a suspect's only if others have it."""
+        sender = control.sender
+        if sender not in suspects:
+            return True
         for machine, stream in self.streams.items():
-            if machine not in suspects and stream.latest is not None:
-                required = max(required, dict(stream.latest.acks).get(suspect, 0))
-        return required
+            if machine not in suspects:
+                followers = (
+                    stream.pending.values() if stream.latest is None else (stream.latest, *stream.pending.values())
+                )
+                if any(dict(follower.acks).get(sender, 0) >= control.sequence for follower in followers):
+                    return True
+        return False
 
     def _remember(self, control: Control) -> None:
         log = self._log.setdefault(control.sender, {})

@@ -85,6 +85,7 @@ class FailureDetector:
         if now - self._looked_at > self._config.pause_ms:
             for machine, watched in self._watched.items():
                 watched.heard_at = max(watched.heard_at, now - self.allowed_ms(machine) * _PROBE_FROM)
+                watched.presence_at = now
                 watched.unanswered = 0
         self._looked_at = now
         silences = {machine: now - watched.heard_at for machine, watched in self._watched.items()}
@@ -101,9 +102,10 @@ class FailureDetector:
         self.deadline = min([self._looked_at + often_ms, *probes])
 
     def _is_silent(self, machine: Machine, silence_ms: Milliseconds, part: float) -> bool:
-        if silence_ms > self._config.mute_after_ms:
+        watched = self._watched[machine]
+        if self._looked_at - watched.presence_at > self._config.mute_after_ms:
             return True
-        is_unanswered = self._watched[machine].unanswered >= _PROBES_MIN
+        is_unanswered = watched.unanswered >= _PROBES_MIN
         return is_unanswered and silence_ms > part * self.allowed_ms(machine)
 
     def _probe_at(self, machine: Machine, watched: _Watched) -> Milliseconds:

@@ -1,7 +1,7 @@
 """How far this node's clock has come, on disk: a restarted node begins above it.
 
-View ids are timestamps, so they ascend across restarts if clocks do. The clock is not written for every tick: a
-block of it is reserved ahead, and only a view beyond the block makes the next reservation, before it is reported.
+Timestamps of messages and ids of views then ascend across restarts. The clock is not written for every tick: a
+block of it is reserved ahead, and the next before anything leaves that is beyond it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ClockFloor:
         """Where to begin: above every view this node has had."""
 
     def raise_above(self, clock: int) -> None:
-        """There is a view of this clock. Blocks for a sync when the block is used up."""
+        """Something of this clock is about to leave. Blocks for a sync when the block is used up."""
         if clock >= self._reserved:
             self._reserved = clock + CLOCK_BLOCK
             write_number(self._path, self._reserved)

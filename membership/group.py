@@ -94,7 +94,9 @@ class Group:
         self._lansis.clock = clock
         self._plane = _LansisPlane(self._lansis)
         self._now = now
-        self._protocol = MembershipProtocol(me, alone, self._plane, self._may_join, config.control_log_max)
+        self._protocol = MembershipProtocol(
+            me, alone, self._plane, self._may_join, self._is_room_for, config.control_log_max
+        )
         self._detector = FailureDetector(config, now)
         self._neighbours = Neighbours(me, config)
         self._closed: dict[ViewId, tuple[Lansis, Milliseconds]] = {}
@@ -147,7 +149,7 @@ class Group:
     def receive(self, datagram: Datagram, now: Milliseconds) -> list[Effect]:
         self._now = now
         sender = datagram.sender
-        if sender == self.me:
+        if sender.name == self.me.name:  # of which there can be only one at a time
             return [self._drop(Reason.MY_OWN_NAME, sender)]
         if not self._neighbours.heard(sender, now):
             return [self._drop(Reason.OLD_INCARNATION, sender)]
@@ -211,12 +213,12 @@ class Group:
         if isinstance(frame, Nack):
             for closed, _ in self._closed.values():
                 closed.answer(frame, self._now)
-            return frame
+            return frame if frame.machine in self._protocol.current else None
         view = _view_of(frame)
         if view == self._protocol.view.id:
             return frame
         if isinstance(frame, Retransmission) and view in self._closed:
-            self._closed[view][0].heard_answer(frame.packet, self._now)
+            self._closed[view][0].heard_answer(frame.packet, sender, self._now)
         elif view not in self._closed and self._protocol.stage is not Stage.IDLE:
             self._keep_early(sender, frame)
         return None
@@ -355,6 +357,8 @@ class Group:
 
     def _on_entered(self, entered: Entered, effects: list[Effect]) -> None:
         self._alpha_at = self._now + self.config.alpha_ms if entered.stage is Stage.GATHERING else _NEVER
+        if entered.stage in (Stage.FAULTS, Stage.COMMITTED):
+            self._response_at = self._now + self.config.response_ms
         if entered.stage is Stage.IDLE:
             self._response_at = _NEVER
             self._departed_since.clear()
@@ -383,7 +387,7 @@ class Group:
             "electors": [control.id for control in installed.electors],
         }
         effects.append(Journal(Event.VIEW, str(view.id), Cause.ASSENTED, details))
-        self._judge_joins(old.view, view, effects)
+        self._judge_joins(old.view, installed, effects)
         self._is_eager = True
         early = self._early
         self._clear_early()
@@ -391,10 +395,12 @@ class Group:
             if _view_of(frame) == view.id:
                 effects.extend(self._lansis.receive(Datagram(sender, (frame,)), self._now))
 
-    def _judge_joins(self, old: View, view: View, effects: list[Effect]) -> None:
+    def _judge_joins(self, old: View, installed: Installed, effects: list[Effect]) -> None:
         """Whoever has just joined and is gone already, or was to join and did not, has to wait."""
+        view = installed.view
         horizon = self._now - self.config.short_lived_ms
         gone = [m for m in old.members if m not in view.members and self._joined_at.get(m, _AT_ONCE) > horizon]
+        gone += installed.absent
         self._joined_at = {m: self._joined_at.get(m, self._now) for m in view.members if m != self.me}
         for machine in view.members:
             if machine not in old.members and machine != self.me:

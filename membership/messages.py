@@ -57,12 +57,9 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """FA: these machines are faulty. `join_machines` and `join_faults` are the join configuration that its sender
-    last committed to, whether or not that has become a view."""
+    """FA: these machines are faulty."""
 
     faults: Machines
-    join_machines: Machines
-    join_faults: Machines
 
 
 Body: TypeAlias = Attempt | Join | Fault

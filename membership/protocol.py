@@ -19,15 +19,23 @@ Where this differs from the figures, and why:
   from a machine's FA or JOIN until its view, so nothing would be delivered in them. Hence one machine may install
   V-f and then V-f-g while another goes from V to V-f-g; members tell from the view that electors name who came the
   same way as they did (the transitional set).
-- The configuration that a FA names is the last its sender committed to even after that has become a view. A
-  machine that missed an elector and now removes somebody would otherwise take a FA of one that has the view
-  already for one that cancels the join (Lemma 5.4 assumes that both are still joining).
+- A FA does not carry a join configuration: the last JOIN of its sender says to which it belongs, for messages of
+  one machine come in order. Carried, it would have to be right also after that configuration has become a view (a
+  machine that missed an elector still needs it), and could then be taken for a later join of the same machines.
 - A control message of a suspected machine that had to be let in, because others follow it, is not acted upon; Fig.
   7 says so, Fig. 3 does not. Whoever followed it has acted upon it and says so itself.
 - A machine whose name is in J twice is a restarted one: the older incarnation is faulty.
 - A FA or JOIN that declares us faulty breaks communication with its sender. It enters the graph only if somebody
   follows it who has not acted upon it, and so does not declare us faulty.
 - JOINs carry cut-vectors as well as AJs: whoever learns of a set from a JOIN must be able to follow it.
+- An AJ, or a foreign JOIN in Stage 1, of machines that not everybody hears is ignored (decision 10), and so is an
+  invitation of somebody who declared us faulty in the same view.
+- A break in Stage 1 leads to Stage 2, as in Fig. 6, only if somebody joins; else to the faults protocol. One with
+  a machine that was about to join commits to nothing.
+- What a machine outside J says in Stage 2 is kept, and acted upon when J comes to include it: it will not repeat
+  it.
+- A machine that does not agree in time is broken with (the paper's admissible histories, made so).
+- If J grows beyond what a view can hold, the last of those outside the CCS are left out.
 """
 
 from __future__ import annotations
@@ -42,8 +50,10 @@ from membership.messages import Attempt, Body, Control, Fault, Join, JoiningSet,
 from transport.messages import Acks, Machine, View, ViewId
 
 MachineSet: TypeAlias = frozenset[Machine]
-Configuration: TypeAlias = tuple[MachineSet, MachineSet]
-"""A join configuration: J and F_before."""
+Configuration: TypeAlias = tuple[frozenset[ViewId], MachineSet]
+"""A join configuration: the views whose members J is made of, and F_before. Machines alone would not do: the same
+ones
+may part and join again, and a JOIN for the one join must not count for the other."""
 
 ACCUSERS_MAX = 256
 """Most machines remembered that have declared us faulty: anybody can."""
@@ -74,6 +84,7 @@ class Cause(StrEnum):
     DEPARTED = "departed"
     ACCUSED_ME = "accused_me"
     RESTARTED = "restarted"
+    NO_ROOM = "no_room"
     FOREIGN_HEARD = "foreign_heard"
     INVITED = "invited"
     ATTEMPT_RECEIVED = "attempt_received"
@@ -143,6 +154,8 @@ class Installed:
     covered: dict[Machine, int]
     expected: dict[Machine, int]
     electors: tuple[Control, ...]
+    absent: Machines
+    """Those who were to join, and did not."""
 
 
 Output: TypeAlias = Emitted | Suspected | Entered | Installed
@@ -150,7 +163,7 @@ Output: TypeAlias = Emitted | Suspected | Entered | Installed
 
 class MembershipProtocol:
     """One machine's part of the protocol. `may_join` says whether everybody here and in the given machines hears
-    each other, as far as is known."""
+    each other, as far as is known; `is_room_for` whether a view can have so many members."""
 
     def __init__(
         self,
@@ -158,6 +171,7 @@ class MembershipProtocol:
         view: View,
         data: DataPlane,
         may_join: Callable[[MachineSet], bool],
+        is_room_for: Callable[[MachineSet], bool] = lambda machines: True,
         log_max: int = 64,
     ) -> None:
         self.me = me
@@ -172,8 +186,6 @@ class MembershipProtocol:
         self.faults_after: MachineSet = _NOBODY
         self.last_join: dict[Machine, Configuration] = {}
         self.last_faults: dict[Machine, MachineSet] = {}
-        self.committed: Configuration = (_NOBODY, _NOBODY)
-        """The last join configuration we sent a JOIN for."""
         self.sets: dict[ViewId, JoiningSet] = {}
         """The joining sets that make up J, as they were first announced."""
         self.electors: dict[Machine, Control] = {}
@@ -182,6 +194,9 @@ class MembershipProtocol:
         """What all control messages of our view in the graph cover of its messages."""
         self._data = data
         self._may_join = may_join
+        self._is_room_for = is_room_for
+        self._deferred: dict[Machine, list[Control]] = {}
+        """Messages in the graph that are to be acted upon when J comes to include their senders."""
         self._accusers: dict[Machine, ViewId] = {}
         """Who has declared us faulty, and in which view: they will not have us before their next."""
         self._out: list[Output] = []
@@ -200,11 +215,11 @@ class MembershipProtocol:
             if self.stage is Stage.IDLE:
                 self._attempt(Cause.INVITED)
         if sender in self.dag.streams and sender != self.me and self.dag.is_new(control):
-            if control.accuses(self.me) or self._knows_a_later_me(control.body):
+            self.dag.store(control)
+            if self._denies_me(control):
                 self._break_with(frozenset((sender,)), Cause.ACCUSED_ME)
             elif isinstance(control.body, Join) and sender not in self.suspects:
                 self._track(control.body)
-            self.dag.store(control)
         return self.advance()
 
     def break_with(self, machines: Iterable[Machine], cause: Cause) -> list[Output]:
@@ -231,8 +246,12 @@ class MembershipProtocol:
     def advance(self) -> list[Output]:
         """Takes in what may enter the graph by now, and returns what is to be done. After a view it stops: call it
         again when that is installed."""
-        while not self._assent_if_agreed():
-            control = self.dag.take_next(self.suspects, self._has_what_it_covers)
+        while True:
+            control = self._take_deferred()
+            if control is None:
+                if self._assent_if_agreed():
+                    break
+                control = self.dag.take_next(self.suspects, self._has_what_it_covers)
             if control is None:
                 break
             self._on_control(control)
@@ -259,7 +278,7 @@ class MembershipProtocol:
         if self.stage is Stage.FAULTS:
             return frozenset(q for q in self.accept if self._faults_of(q) & self.current != self.faults_before)
         if self.stage is Stage.COMMITTED:
-            configuration = (self.join_machines, self.faults_before)
+            configuration = self._configuration()
             return frozenset(
                 q
                 for q in self.accept
@@ -270,25 +289,43 @@ class MembershipProtocol:
     def covers_to_require(self) -> Iterable[Acks]:
         """What messages that wait at the graph's door cover of our view."""
         for control in self.dag.pending():
-            if control.view == self.view.id and control.sender not in self.suspects:
+            if control.view == self.view.id and self.dag.is_wanted(control, self.suspects):
                 yield control.cover
 
     # Control messages, in causal order
 
     def _on_control(self, control: Control) -> None:
         self._note(control)
-        if control.sender in self.suspects or control.accuses(self.me):
+        if control.sender in self.suspects:
             return
-        if isinstance(control.body, Attempt):
+        is_outside = control.sender not in self.join_machines | self.current
+        denies_me = self._denies_me(control)
+        is_offer = self.stage is Stage.GATHERING and not isinstance(control.body, Fault) and not denies_me
+        if is_outside and not is_offer:
+            self._defer(control)
+        elif denies_me:
+            self._break_with(frozenset((control.sender,)), Cause.ACCUSED_ME)
+        elif isinstance(control.body, Attempt):
             self._on_attempt(control, control.body)
         elif isinstance(control.body, Join):
             self._on_join(control, control.body)
         else:
             self._on_fault(control, control.body)
 
+    def _take_deferred(self) -> Control | None:
+        """In Stage 2, a message of a machine that was not in J when it came, or not to be followed, and now is."""
+        if self.stage is Stage.COMMITTED:
+            for sender, controls in self._deferred.items():
+                if controls and sender in self.accept:
+                    return controls.pop(0)
+        return None
+
+    def _defer(self, control: Control) -> None:
+        self._deferred.setdefault(control.sender, []).append(control)
+
     def _on_attempt(self, control: Control, attempt: Attempt) -> None:
         if self.stage in (Stage.IDLE, Stage.FAULTS) and control.sender in self.current:
-            self._enter_gathering(Cause.ATTEMPT_RECEIVED)
+            self._enter_gathering(Cause.ATTEMPT_RECEIVED, control)
         if self.stage is Stage.GATHERING:
             newcomers = attempt.joining.machines - self.join_machines
             if not newcomers or self._may_join(newcomers):
@@ -296,19 +333,21 @@ class MembershipProtocol:
 
     def _on_join(self, control: Control, join: Join) -> None:
         if self.stage in (Stage.IDLE, Stage.FAULTS) and control.sender in self.current:
-            self._enter_gathering(Cause.JOIN_RECEIVED)
-        if self.stage is Stage.GATHERING:
+            self._enter_gathering(Cause.JOIN_RECEIVED, control)
+        if self.stage is Stage.GATHERING and not self._would_have_us(control.sender, join):
+            self._defer(control)
+        elif self.stage is Stage.GATHERING:
+            self._deferred.pop(control.sender, None)  # an earlier JOIN of its
             self._incorporate_join(control.sender, join)
-        elif self.stage is Stage.COMMITTED and control.sender in self.accept:
-            is_known = join.machines <= self.join_machines and frozenset(join.faults) <= self.faults_before
+        else:
+            views, faults = _configuration_of(join)
+            is_known = views <= self.sets.keys() and faults <= self.faults_before
             self._incorporate_join(control.sender, join)
             if not is_known:
                 self._broadcast_join()
 
     def _on_fault(self, control: Control, fault: Fault) -> None:
         sender, faults = control.sender, frozenset(fault.faults)
-        if sender not in (self.join_machines or self.current):
-            return
         self.last_faults[sender] = self._faults_of(sender) | faults
         if self.stage in (Stage.IDLE, Stage.FAULTS):
             if faults & self.current - self.faults_before:
@@ -316,7 +355,7 @@ class MembershipProtocol:
                 self._enter_faults(Cause.FAULT_RECEIVED)
         elif self.stage is Stage.GATHERING:
             self._add_faults_before(faults, Cause.FAULT_RECEIVED)
-        elif (frozenset(fault.join_machines), frozenset(fault.join_faults)) == self._configuration():
+        elif self.last_join.get(sender) == self._configuration():
             if faults - self.suspects:
                 self._add_faults_after(faults - self.suspects, Cause.FAULT_RECEIVED)
                 self._broadcast_fault()
@@ -350,6 +389,7 @@ class MembershipProtocol:
         self.last_faults.clear()
         self.sets.clear()
         self.electors.clear()
+        self._deferred.clear()
         self.dag.keep_only(self.current)
         self._enter(Stage.IDLE, cause)
 
@@ -358,6 +398,7 @@ class MembershipProtocol:
         self.join_machines = _NOBODY
         self.faults_before &= self.current
         self.sets.clear()
+        self._deferred.clear()
         self.dag.keep_only(self.current)
         if self.stage is not Stage.FAULTS:
             self._enter(Stage.FAULTS, cause)
@@ -369,9 +410,14 @@ class MembershipProtocol:
         self._enter_gathering(cause)
         self._emit(Attempt(joining))
 
-    def _enter_gathering(self, cause: Cause) -> None:
+    def _enter_gathering(self, cause: Cause, trigger: Control | None = None) -> None:
+        """The cut-vector of our set must not hide the message that made us enter (Lemma 5.6)."""
         self.join_machines = self.current
-        self._add_set(JoiningSet(self.view.id, self._cut_vector()))
+        cut_vector = self._cut_vector()
+        if trigger is not None:
+            before = trigger.sequence - 1
+            cut_vector = tuple((m, before if m == trigger.sender else cut) for m, cut in cut_vector)
+        self._add_set(JoiningSet(self.view.id, cut_vector))
         self._enter(Stage.GATHERING, cause)
 
     def _commit(self, cause: Cause) -> None:
@@ -389,17 +435,15 @@ class MembershipProtocol:
     def _broadcast_join(self) -> None:
         self.faults_before |= self.faults_after
         self.faults_after = _NOBODY
-        self.committed = self._configuration()
         self._emit(Join(tuple(self.sets[view] for view in sorted(self.sets)), in_order(self.faults_before)))
 
     def _broadcast_fault(self) -> None:
-        machines, faults = self.committed
-        self._emit(Fault(in_order(self.suspects), in_order(machines), in_order(faults)))
+        self._emit(Fault(in_order(self.suspects)))
 
     def _incorporate_join(self, sender: Machine, join: Join) -> None:
         for joining in join.sets:
             self._add_set(joining)
-        self.last_join[sender] = (join.machines, frozenset(join.faults))
+        self.last_join[sender] = _configuration_of(join)
         self.last_faults[sender] = self._faults_of(sender) | frozenset(join.faults)
         self._add_faults_before(frozenset(join.faults), Cause.JOIN_RECEIVED)
 
@@ -413,6 +457,9 @@ class MembershipProtocol:
             if (older := newest.get(machine.name)) is not None:
                 self._add_faults_before(frozenset((older,)), Cause.RESTARTED)
             newest[machine.name] = machine
+        foreign = sorted(self.join_machines - self.current)
+        while foreign and not self._is_room_for(self.join_machines - self.suspects):
+            self._add_faults_before(frozenset((foreign.pop(),)), Cause.NO_ROOM)
 
     def _add_faults_before(self, faults: MachineSet, cause: Cause) -> None:
         self._suspect(faults, cause)
@@ -429,7 +476,7 @@ class MembershipProtocol:
             self._out.append(Suspected(in_order(new), cause))
 
     def _configuration(self) -> Configuration:
-        return (self.join_machines, self.faults_before)
+        return (frozenset(self.sets), self.faults_before)
 
     def _faults_of(self, machine: Machine) -> MachineSet:
         return self.last_faults.get(machine, _NOBODY)
@@ -466,13 +513,22 @@ class MembershipProtocol:
             for machine, cut in joining.cut_vector:
                 self.dag.track(machine, cut)
 
-    def _knows_a_later_me(self, body: Body) -> bool:
-        """Whether it would join a machine of our name that started after us: there can be only one."""
-        return any(
+    def _denies_me(self, control: Control) -> bool:
+        """Whether it declares us faulty, or would join a machine of our name that started after us."""
+        return control.accuses(self.me) or any(
             machine.name == self.me.name and machine.incarnation > self.me.incarnation
-            for joining in _sets(body)
+            for joining in _sets(control.body)
             for machine in joining.machines
         )
+
+    def _would_have_us(self, sender: Machine, join: Join) -> bool:
+        """Whether a JOIN that comes while we have committed to nothing is to be followed: one of a member always,
+        a
+        foreign one if it includes us and everybody hears everybody."""
+        if sender in self.current:
+            return True
+        newcomers = join.machines - frozenset(join.faults) - self.join_machines
+        return self.me in join.machines and (not newcomers or self._may_join(newcomers))
 
     def _has_joiners(self) -> bool:
         """Whether somebody would join, or a member has committed to a join."""
@@ -483,11 +539,11 @@ class MembershipProtocol:
         if isinstance(body, Fault) or self.stage not in (Stage.IDLE, Stage.GATHERING):
             return False
         machines = body.joining.machines if isinstance(body, Attempt) else body.machines
-        if control.sender not in machines or self._knows_a_later_me(body):
+        if control.sender not in machines or self._denies_me(control):
             return False
         if self._accusers.get(control.sender) == control.view:
             return False
-        if isinstance(body, Join) and (self.me not in machines or self.me in body.faults):
+        if isinstance(body, Join) and self.me not in machines:
             return False
         if isinstance(body, Join):
             machines -= frozenset(body.faults)
@@ -517,13 +573,18 @@ class MembershipProtocol:
         expected = {control.sender: dict(control.cover)[control.sender] for control in electors}
         covered = {machine: self.covered.get(machine, 0) for machine in self.view.members}
         self.view = view
-        self.current = members
         self.covered = {}
-        self._out.append(Installed(view, covered, expected, electors))
-        self.dag.forget_all_but(members)
+        absent = in_order(self.join_machines - self.current - members)
+        self._out.append(Installed(view, covered, expected, electors, absent))
+        self.current = members
+        self.dag.forget_all_but_these()
         for machine in members:
             self._accusers.pop(machine, None)
         self._enter_idle(Cause.ASSENTED)
+
+
+def _configuration_of(join: Join) -> Configuration:
+    return (frozenset(joining.view for joining in join.sets), frozenset(join.faults))
 
 
 def _sets(body: Body) -> tuple[JoiningSet, ...]:

@@ -279,7 +279,8 @@ class CausalDag:
 
     def has(self, cover: Acks) -> bool:
         """Whether all this is in the DAG."""
-        return all(self.streams[machine].inserted_through >= sequence for machine, sequence in cover)
+        streams = self.streams
+        return all(m in streams and streams[m].inserted_through >= sequence for m, sequence in cover)
 
     def suspect(self, machines: Iterable[Machine]) -> None:
         """From now on only what others have of these machines' units may enter. What was required before must be
@@ -303,7 +304,8 @@ class CausalDag:
     def require(self, cover: Acks) -> None:
         """Somebody who is not suspected has all this in its DAG: so must we."""
         for machine, sequence in cover:
-            self._require(self.streams[machine], sequence)
+            if machine in self.streams:
+                self._require(self.streams[machine], sequence)
 
     def is_full(self) -> bool:
         return self.buffered_messages >= self._messages_max or self.buffered_bytes >= self._bytes_max

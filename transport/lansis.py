@@ -174,7 +174,7 @@ class Lansis:
             if isinstance(frame, Packet):
                 self._on_packet(frame, now, effects)
             elif isinstance(frame, Retransmission):
-                self._answers.on_retransmission(frame.packet, now)
+                self._answers.on_retransmission(frame.packet, sender, now)
                 self._on_packet(frame.packet, now, effects, is_original=False)
             elif isinstance(frame, Status):
                 self._on_status(sender, frame, effects)
@@ -265,16 +265,17 @@ class Lansis:
         if nack.machine in self._dag.streams:
             self._answers.on_request(nack, now)
 
-    def heard_answer(self, packet: Packet, now: Milliseconds) -> None:
+    def heard_answer(self, packet: Packet, transmitter: Machine, now: Milliseconds) -> None:
         """In a closed view: somebody else has answered."""
-        self._answers.on_retransmission(packet, now)
+        self._answers.on_retransmission(packet, transmitter, now)
 
     def answers_due(self, now: Milliseconds) -> list[Effect]:
         """What `tick` is for an open view."""
-        frames = [Retransmission(packet) for packet in self._answers.due(now)]
-        self.counters["packets_retransmitted"] += len(frames)
-        datagrams = into_datagrams(self.me, frames, self.config.datagram_bytes_max)
-        return [Broadcast(datagram) for datagram in datagrams]
+        effects: list[Effect] = []
+        frames: list[Frame] = []
+        self._answer(frames, now, effects)
+        effects += map(Broadcast, into_datagrams(self.me, frames, self.config.datagram_bytes_max))
+        return effects
 
     def answers_deadline(self) -> Milliseconds:
         return self._answers.next_deadline()
@@ -466,6 +467,9 @@ class Lansis:
             details: dict[str, object] = {"ranges": [list(run) for run in nack.ranges]}
             reason = Reason.RETRY if nack.is_repeated else Reason.NEW
             effects.append(Journal(Event.NACKED, str(nack.machine), reason, details))
+        self._answer(frames, now, effects)
+
+    def _answer(self, frames: list[Frame], now: Milliseconds, effects: list[Effect]) -> None:
         for packet in self._answers.due(now):
             frames.append(Retransmission(packet))
             if packet.sender == self.me:

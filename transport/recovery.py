@@ -194,8 +194,11 @@ class Answers:
                 break
             self._scheduled[key] = (now if is_ours else now + self._back_off_ms(), packet)
 
-    def on_retransmission(self, packet: Packet, now: Milliseconds) -> None:
-        """Somebody has answered."""
+    def on_retransmission(self, packet: Packet, transmitter: Machine, now: Milliseconds) -> None:
+        """Somebody has answered. If it was the packet's own sender, that changes nothing for other holders: a
+        request is repeated when its asker cannot hear the sender."""
+        if transmitter == packet.sender:
+            return
         key = (packet.sender, packet.sequence)
         self._scheduled.pop(key, None)
         self._note_answered(key, now)

@@ -289,7 +289,7 @@ def test_a_holder_keeps_quiet_when_it_hears_an_answer() -> None:
     theirs = packet("b", 1)
     member.store(theirs)
     member.asked((1, 1), of="b", repeated=True)
-    member.answers.on_retransmission(theirs, now=1.0)
+    member.answers.on_retransmission(theirs, machine("c"), now=1.0)
     assert member.answers.due(50.0) == []
     member.asked((1, 1), of="b", repeated=True, now=3.9)  # another asked before it heard the answer
     assert member.is_quiet()
@@ -311,9 +311,18 @@ def test_what_another_has_just_sent_again_is_held_too() -> None:
     member = Member()
     theirs = packet("b", 1)
     member.store(theirs)
-    member.answers.on_retransmission(theirs, now=1.0)
+    member.answers.on_retransmission(theirs, machine("c"), now=1.0)
     member.asked((1, 1), of="b", repeated=True, now=2.0)  # overtaken by the answer
     assert member.is_quiet()
+
+
+def test_the_senders_own_answer_silences_no_other_holder() -> None:
+    member = Member()
+    theirs = packet("b", 1)
+    member.store(theirs)
+    member.asked((1, 1), of="b", repeated=True)
+    member.answers.on_retransmission(theirs, machine("b"), now=1.0)  # which the asker may be unable to hear
+    assert member.answers.due(50.0) == [theirs]
 
 
 def test_a_run_is_sent_again_once_however_many_of_its_units_are_asked_for() -> None:
