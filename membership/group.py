@@ -268,6 +268,8 @@ class Group:
             here = dict(self._lansis.cover())
             if dict(control.cover).get(self.me, 0) > here[self.me]:
                 return Reason.ACKS_UNSENT
+            if control.cover and dict(control.cover)[control.sender] < here[control.sender]:
+                return Reason.OUT_OF_ORDER  # it sends nothing more in the view, so it covers all it has sent
             jump_max = self._transport_config.sequence_jump_max
             if any(sequence > here[machine] + jump_max for machine, sequence in control.cover):
                 return Reason.SEQUENCE_JUMP
