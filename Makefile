@@ -13,13 +13,14 @@ ALL := $(VENV)/.installed-all
 LAYER ?= transport
 SEEDS ?= 1-500
 NODES ?= 3-9
+REPETITIONS ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check simulate bench setup clean
+.PHONY: help run test check simulate scenarios bench setup clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
-	@echo "  options: LAYER=$(LAYER) SEEDS=$(SEEDS) NODES=$(NODES) PYTHON=$(PYTHON)"
+	@echo "  options: LAYER=$(LAYER) (or membership) SEEDS=$(SEEDS) NODES=$(NODES) REPETITIONS=$(REPETITIONS) PYTHON=$(PYTHON)"
 
 run: $(NODE) ## start three nodes on this machine (Ctrl-C stops them)
 	$(BIN)/corelkv cluster
@@ -38,6 +39,10 @@ check: $(TEST) ## lint and type-check
 
 simulate: $(TEST) ## run simulator seeds: make simulate LAYER=transport SEEDS=1-500
 	$(BIN)/python -m tests.simulator run --layer $(LAYER) --seeds $(SEEDS) --nodes $(NODES)
+
+scenarios: $(TEST) ## cuts, heals, kills and stops of five real nodes in namespaces, over and over, timed
+	@tests/system-packages
+	$(BIN)/python -m tests.network.membership_campaign --repetitions $(REPETITIONS)
 
 bench: $(TEST) ## measure throughput, latency and CPU on this machine
 	$(BIN)/python -m tests.benchmarks.transport

@@ -32,6 +32,10 @@ WARM_UP_SECONDS = 0.5
 _STAMP = struct.Struct("!Q")
 _SAMPLE_EVERY = 8
 _DEADLINE_SECONDS = 60.0
+_HEADER = (
+    "| members | view | service | bytes | outstanding | messages/s | p50 ms | p99 ms | p50 in ping-pongs "
+    "| datagrams/message | CPU µs/message |"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,8 +276,7 @@ def main() -> int:
     for title, cases in CASES.items():
         if not options.json:
             print(f"### {title}\n")
-            print("| members | view | service | bytes | outstanding | messages/s | p50 ms | p99 ms | p50 in ping-pongs |"
-                  " datagrams/message | CPU µs/message |\n" + "|---" * 11 + "|")  # fmt: skip
+            print(_HEADER + "\n" + "|---" * 11 + "|")
         for case in cases:
             result = measure(case, options.seconds)
             if options.json:
@@ -286,8 +289,10 @@ def main() -> int:
 
 
 def _row(case: Case, result: Result, reference_ms: float) -> str:
+    view = "agreed on" if case.with_membership else "fixed"
     return (
-        f"| {case.members} | {'agreed on' if case.with_membership else 'fixed'} | {case.service.name.lower()} | {case.message_bytes:,} | {case.outstanding or '-'} "
+        f"| {case.members} | {view} | {case.service.name.lower()} | {case.message_bytes:,} "
+        f"| {case.outstanding or '-'} "
         f"| {result.messages_per_second:,.0f} | {result.p50_ms:.2f} | {result.p99_ms:.2f} "
         f"| {result.p50_ms / reference_ms:.1f} | {result.datagrams_per_message:.3f} "
         f"| {result.cpu_us_per_message:.1f} |"

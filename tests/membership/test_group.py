@@ -590,6 +590,16 @@ def test_what_cannot_be_right_is_dropped_and_counted() -> None:
     assert cluster["a"].counters["dropped_not_a_member"] == 2
 
 
+def test_a_fault_that_covers_less_than_its_sender_has_sent_is_a_lie() -> None:
+    cluster = settled("abc")
+    for _ in range(2):
+        cluster.multicast("b", b"x", Service.CAUSAL)
+    cluster.run(10.0)
+    lie = from_b(fault("c"), cluster["a"].view.id, a=0, b=1, c=0)
+    assert rejected(cluster, "a", lie) == [Reason.OUT_OF_ORDER]
+    assert cluster["a"].stage is Stage.IDLE
+
+
 def test_an_invitation_to_a_view_that_is_over_is_ignored() -> None:
     cluster = settled("ab")
     cluster.crash("b")

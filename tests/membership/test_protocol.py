@@ -226,6 +226,19 @@ def test_a_suspects_message_that_others_follow_is_let_in_and_not_acted_upon() ->
     assert names(table["a"].suspects) == "c"  # whoever followed it will say so itself
 
 
+def test_what_a_suspects_message_covers_is_required_if_others_follow_it() -> None:
+    table = Table("abcd")
+    table.say("d", heard_by="c")
+    table.break_with("c", "d")
+    table.break_with("a", "c")
+    table.hand("c:1", "a")
+    assert list(table["a"].covers_to_require()) == []
+    table.offer(control("b", 1, attempt("abcd"), view_id("abcd"), acks={"c": 1}), "a")
+    table.recover("a")
+    assert dict(table["a"].dag.acks())[machine("c")] == 1
+    assert table.planes["a"].here[machine("d")] == 1
+
+
 # Fig. 6: Stage 1
 
 
@@ -546,6 +559,23 @@ def test_what_a_machine_says_before_the_commitment_includes_it_counts_when_it_do
     table.hand("a:2 c:1 c:2 b:2", "b")  # a:2 follows c:2, which comes when c is a stranger to b
     assert bodies(table, "b")[-1] == join("a", "b", "c")
     assert table.views("b") == ["abc"]
+
+
+def test_an_accusation_of_a_machine_outside_the_commitment_counts_when_it_comes_in() -> None:
+    table = Table("a", "b", "c", "d")
+    for name in "abcd":
+        table.attempt(name)
+    table.hand("a:1", "b")
+    table.hand("a:1 b:1", "c")
+    table.alpha("b", "c")
+    table.hand("b:1 c:1 c:2 d:1", "a")
+    table.alpha("a")
+    table.break_with("c", "b")
+    table.hand("a:2 c:1 c:2 c:3", "b")  # c has agreed to a join with b, and then given it up
+    assert suspicions(table, "b") == []
+    table.hand("d:1", "b")  # now a:2 enters, and c is in J
+    assert suspicions(table, "b") == [("c", Cause.ACCUSED_ME)]
+    assert names(table["b"].accept) == "abd"
 
 
 # Views
