@@ -1,0 +1,293 @@
+"""One machine of the explored world: the real protocol, over a data plane that only counts.
+
+Nodes are never changed once they are in the explorer's hands: an input makes a new one. `clone` and `fingerprint`
+take every field of the protocol, whatever its name, and refuse kinds they do not know: a new field cannot be
+forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from membership.control_dag import ControlDag, ControlStream
+from membership.messages import Control, Join, JoiningSet
+from membership.protocol import (
+    BrokenInvariant,
+    Configuration,
+    Emitted,
+    Entered,
+    Installed,
+    MachineSet,
+    MembershipProtocol,
+    Output,
+    Stage,
+    Suspected,
+)
+from transport.messages import Acks, Machine, View, ViewId
+
+_WIRING = ("_data", "_may_join", "_is_room_for")
+"""The fields of the protocol that lead out of it."""
+
+_IMMUTABLE = frozenset(
+    (int, bool, str, frozenset, tuple, type(None), Machine, ViewId, View, JoiningSet, Control, Stage)
+)
+
+
+class Violation(Exception):
+    """What must not be, is."""
+
+
+class Install(NamedTuple):
+    """A machine has installed a view. The checks need no more of the past than all of these."""
+
+    machine: Machine
+    before: ViewId | None
+    """None for the view a case begins with."""
+    view: View
+    covered: Acks
+    expected: Acks
+    configuration: Configuration | None
+    """What was assented to, if it was a join."""
+    elector_views: tuple[tuple[Machine, ViewId], ...]
+    """In which view each member's elector was sent."""
+
+
+class Plane:
+    """The messages of one view at one machine: of each member's, how many are in the DAG."""
+
+    __slots__ = ("clock", "held", "is_whole", "required", "suspects")
+
+    def __init__(self, clock: int, held: dict[Machine, int]) -> None:
+        self.clock = clock
+        self.held = held
+        self.suspects: MachineSet = frozenset()
+        self.required: dict[Machine, int] = {}
+        """What may still enter of each suspect's."""
+        self.is_whole = True
+        """Part of the input, not of the state: whether every member is known to be in the current view."""
+
+    def clone(self) -> Plane:
+        new = Plane(self.clock, dict(self.held))
+        new.suspects = self.suspects
+        new.required = dict(self.required)
+        return new
+
+    # What the protocol asks
+
+    def next_clock(self) -> int:
+        self.clock += 1
+        return self.clock
+
+    def cover(self) -> Acks:
+        return tuple(sorted(self.held.items()))
+
+    def has(self, cover: Acks) -> bool:
+        return all(self.held[machine] >= sequence for machine, sequence in cover)
+
+    # As in `transport.dag`
+
+    def suspect(self, machines: Iterable[Machine]) -> None:
+        self.suspects |= frozenset(machines)
+        self.required = {machine: self.held[machine] for machine in self.suspects}
+
+    def require(self, cover: Acks) -> None:
+        for machine, sequence in cover:
+            if machine in self.required:
+                self.required[machine] = max(self.required[machine], sequence)
+
+    def takes_next_of(self, machine: Machine) -> bool:
+        return machine not in self.required or self.held[machine] < self.required[machine]
+
+
+class Node:
+    """A machine that lives."""
+
+    __slots__ = ("closed", "committed", "emitted", "grudges", "installs", "plane", "protocol")
+
+    def __init__(
+        self, protocol: MembershipProtocol, plane: Plane, closed: dict[ViewId, dict[Machine, int]]
+    ) -> None:
+        self.protocol = protocol
+        self.plane = plane
+        self.closed = closed
+        """What it had of views that are over: others may still ask for it."""
+        self.committed: Configuration | None = None
+        """What its last JOIN in this view said."""
+        self.grudges: MachineSet | None = None
+        """Who left or did not come, and is not to be joined with again; or None, if that is soon forgotten."""
+        self.emitted: list[Control] = []
+        self.installs: list[Install] = []
+
+    @classmethod
+    def start(cls, me: Machine, view: View, clock: int, held: dict[Machine, int]) -> Node:
+        plane = Plane(clock, held)
+        return cls(MembershipProtocol(me, view, plane, _may_not_join), plane, {})
+
+    @property
+    def me(self) -> Machine:
+        return self.protocol.me
+
+    # Inputs: what `membership.group` does with them
+
+    def offer(self, control: Control) -> None:
+        protocol = self.protocol
+        if control.view == protocol.view.id and control.sender not in protocol.current:
+            raise Violation(f"{self.me} and {control.sender} disagree about {control.view}")
+        self.plane.clock = max(self.plane.clock, control.clock)
+        self._feed(lambda: protocol.offer(control))
+
+    def fetch(self, machine: Machine) -> None:
+        """The machine's next message is here."""
+        self.plane.held[machine] += 1
+        self._feed(self.protocol.advance)
+
+    def feed(self, call: Callable[[MembershipProtocol], list[Output]]) -> None:
+        self._feed(lambda: call(self.protocol))
+
+    def has(self, control: Control) -> bool:
+        stream = self.protocol.dag.streams.get(control.sender)
+        return stream is not None and not self.protocol.dag.is_new(control)
+
+    def rest(self) -> None:
+        """No input is being taken. Nodes without reference cycles leave nothing to the garbage collector."""
+        self.emitted, self.installs = [], []
+        self.protocol._may_join = _may_not_join
+
+    def _may_join(self, machines: MachineSet) -> bool:
+        if self.grudges is not None and machines & self.grudges:
+            return False
+        return self.plane.is_whole or self.protocol.stage is not Stage.IDLE
+
+    # Outputs
+
+    def _feed(self, call: Callable[[], list[Output]]) -> None:
+        stage = self.protocol.stage
+        before = self.protocol.view
+        outputs = call()
+        while True:
+            for output in outputs:
+                if isinstance(output, Emitted):
+                    self.emitted.append(output.control)
+                    if isinstance(join := output.control.body, Join):
+                        views = frozenset(joining.view for joining in join.sets)
+                        self.committed = (views, frozenset(join.faults))
+                elif isinstance(output, Suspected):
+                    self.plane.suspect(m for m in output.machines if m in self.plane.held)
+                elif isinstance(output, Entered):
+                    stage = output.stage
+                else:
+                    self._install(before, output, stage)
+                    before = output.view
+            for cover in self.protocol.covers_to_require():
+                self.plane.require(cover)
+            if not outputs:
+                return
+            outputs = self.protocol.advance()
+
+    def _install(self, before: View, installed: Installed, stage: Stage) -> None:
+        if self.plane.held != installed.covered:
+            held, covered = self.plane.cover(), sorted(installed.covered.items())
+            raise Violation(f"{self.me} has {_shown(held)} at the end of {before.id}, not {_shown(covered)}")
+        if len(before.members) > 1:
+            self.closed = {**self.closed, before.id: self.plane.held}
+        self.plane = Plane(self.plane.clock, dict(installed.expected))
+        self.protocol._data = self.plane
+        self.installs.append(
+            Install(
+                self.me,
+                before.id,
+                installed.view,
+                tuple(sorted(installed.covered.items())),
+                tuple(sorted(installed.expected.items())),
+                self.committed if stage is Stage.COMMITTED else None,
+                tuple((control.sender, control.view) for control in installed.electors),
+            )
+        )
+        self.committed = None
+        if self.grudges is not None:
+            self.grudges |= frozenset((*installed.absent, *before.members)).difference(installed.view.members)
+
+    # Copies and comparisons
+
+    def clone(self, is_whole: bool) -> Node:
+        plane = self.plane.clone()
+        plane.is_whole = is_whole
+        new = MembershipProtocol.__new__(MembershipProtocol)
+        vars(new).update(
+            {name: _copied(value) for name, value in vars(self.protocol).items() if name not in _WIRING}
+        )
+        node = Node(new, plane, self.closed)
+        node.committed, node.grudges = self.committed, self.grudges
+        new._data = plane
+        new._is_room_for = self.protocol._is_room_for
+        new._may_join = node._may_join
+        return node
+
+    def fingerprint(self, number: Callable[[Control], int]) -> tuple[object, ...]:
+        """Equal for two nodes if and only if nothing can tell them apart."""
+        frozen = [_frozen(value, number) for name, value in vars(self.protocol).items() if name not in _WIRING]
+        plane = self.plane
+        return (
+            *frozen,
+            self.committed,
+            self.grudges,
+            plane.clock,
+            plane.cover(),
+            plane.suspects,
+            frozenset(plane.required.items()),
+            frozenset((view, tuple(sorted(held.items()))) for view, held in self.closed.items()),
+        )
+
+
+def _may_not_join(machines: MachineSet) -> bool:
+    raise BrokenInvariant("a protocol at rest asks nothing")
+
+
+def _copied(value: object) -> object:
+    """As deep as protocols change their values: messages, views and the like are immutable."""
+    kind = type(value)
+    if kind in _IMMUTABLE:
+        return value
+    if isinstance(value, dict):
+        if value and type(next(iter(value.values()))) not in _IMMUTABLE:
+            return {key: _copied(item) for key, item in value.items()}
+        return value.copy()
+    if isinstance(value, set | list):
+        return value.copy()
+    if isinstance(value, ControlStream):
+        stream = ControlStream.__new__(ControlStream)
+        for name in ControlStream.__slots__:
+            setattr(stream, name, _copied(getattr(value, name)))
+        return stream
+    if isinstance(value, ControlDag):
+        new = ControlDag.__new__(ControlDag)
+        vars(new).update({name: _copied(item) for name, item in vars(value).items()})
+        return new
+    raise TypeError(f"the explorer cannot copy a {kind.__name__}")
+
+
+def _frozen(value: object, number: Callable[[Control], int]) -> object:
+    """The value as something to hash. Controls are known by their numbers: hashing them again takes too long.
+    The streams' order counts: of two messages that may enter the graph, the one of the earlier stream does."""
+    if isinstance(value, Control):
+        return number(value)
+    if type(value) in _IMMUTABLE:
+        return value
+    if isinstance(value, dict):
+        return frozenset([(key, _frozen(item, number)) for key, item in value.items()])
+    if isinstance(value, set):
+        return frozenset(value)
+    if isinstance(value, list):
+        return tuple([_frozen(item, number) for item in value])
+    if isinstance(value, ControlStream):
+        return tuple([_frozen(getattr(value, name), number) for name in ControlStream.__slots__])
+    if isinstance(value, ControlDag):
+        fields = [_frozen(item, number) for name, item in vars(value).items() if name != "streams"]
+        streams = [(machine, _frozen(stream, number)) for machine, stream in value.streams.items()]
+        return (*fields, *streams)
+    raise TypeError(f"the explorer cannot compare a {type(value).__name__}")
+
+
+def _shown(cover: Iterable[tuple[Machine, int]]) -> str:
+    return " ".join(f"{machine}:{sequence}" for machine, sequence in cover)
