@@ -10,7 +10,7 @@ import pytest
 from membership import codec
 from membership.config import MembershipConfig
 from membership.effects import ChangeStarted, Event, Refused, ViewChanged
-from membership.messages import Attempt, Control, Fault, Join, Presence, Probe, ProbeReply
+from membership.messages import Attempt, Control, Fault, Join, JoiningSet, Presence, Probe, ProbeReply
 from membership.protocol import TRANSITIONS, Cause, Stage
 from tests.membership.harness import (
     SETTLE_MS,
@@ -620,13 +620,18 @@ def test_a_fault_that_covers_less_than_its_sender_has_sent_is_a_lie() -> None:
     assert cluster["a"].stage is Stage.IDLE
 
 
-def test_an_invitation_to_a_view_that_is_over_is_ignored() -> None:
+@pytest.mark.parametrize("is_over", [True, False])
+def test_an_invitation_to_a_view_that_is_over_is_ignored(is_over: bool) -> None:
     cluster = settled("ab")
-    cluster.crash("b")
-    cluster.run_until_views("a")
-    late = control("b", 1, attempt("b"), ViewId(1, "b", 1))
-    cluster.inject("a", Datagram(machine("b"), (Envelope(codec.encode(late)),)))
-    assert cluster["a"].stage is Stage.IDLE
+    cluster.partition("a|b")
+    cluster.run(5_000.0)
+    cluster.heal()
+    cluster.run(CONFIG.presence_ms + 50.0)  # they hear each other, but not for long enough
+    view = cluster.views["b"][-2 if is_over else -1].id
+    invitation = Attempt(JoiningSet(view, ((machine("b"), 98),)))
+    letter = Control(machine("b"), 99, 99, view, (), (), invitation)
+    cluster.inject("a", Datagram(machine("b"), (Envelope(codec.encode(letter)),)))
+    assert cluster["a"].stage is (Stage.IDLE if is_over else Stage.GATHERING)
 
 
 def test_a_lansis_of_the_view_before_still_counts_in_the_same_counters() -> None:
