@@ -13,8 +13,10 @@ from collections.abc import Iterable
 from random import Random
 
 from membership import codec
+from membership.closed_views import ClosedViews
 from membership.config import MembershipConfig
 from membership.detector import FailureDetector
+from membership.early_frames import EarlyFrames, view_of
 from membership.effects import ChangeStarted, Effect, Event, Refused, Unicast, ViewChanged
 from membership.messages import Attempt, Control, Letter, Presence, Probe, ProbeReply
 from membership.neighbours import Neighbours
@@ -30,6 +32,7 @@ from membership.protocol import (
     Stage,
     Suspected,
 )
+from membership.repetition import Repetition
 from transport import effects as transport
 from transport.codec import DecodeError
 from transport.config import TransportConfig
@@ -99,12 +102,9 @@ class Group:
         )
         self._detector = FailureDetector(config, now)
         self._neighbours = Neighbours(me, config)
-        self._closed: dict[ViewId, tuple[Lansis, Milliseconds]] = {}
-        self._early: list[tuple[Machine, Frame]] = []
-        self._early_bytes = 0
-        self._resend_at: dict[tuple[Machine, int], tuple[Milliseconds, Control]] = {}
-        self._sent_at: dict[tuple[Machine, int], Milliseconds] = {}
-        """When each control message was last on the network, as far as we know."""
+        self._repetition = Repetition(self._protocol, config, random)
+        self._closed = ClosedViews(config)
+        self._early = EarlyFrames(config)
         self._presence_at = now + config.presence_ms * random.random()
         self._attempt_at = now
         self._alpha_at = _NEVER
@@ -186,7 +186,10 @@ class Group:
         if now >= self._presence_at:
             self._look_around(effects)
             self._send_presence(effects)
-        self._resend_due(effects)
+        for control in self._repetition.due(now):
+            self.counters["controls_resent"] += 1
+            effects.append(Broadcast(self._datagram(control)))
+            effects.append(Journal(Event.CONTROL_RESENT, control.id, Reason.REQUESTED))
         return effects
 
     def next_deadline(self) -> Milliseconds:
@@ -194,11 +197,7 @@ class Group:
         if deadline == _AT_ONCE:
             return deadline
         deadline = min(deadline, self._detector.deadline, self._presence_at, self._alpha_at, self._response_at)
-        for closed, _ in self._closed.values():
-            deadline = min(deadline, closed.answers_deadline())
-        for at, _ in self._resend_at.values():
-            deadline = min(deadline, at)
-        return deadline
+        return min(deadline, self._closed.next_deadline(), self._repetition.next_deadline())
 
     # Frames
 
@@ -211,23 +210,18 @@ class Group:
                 effects.append(self._drop(error.reason, sender))
             return None
         if isinstance(frame, Nack):
-            for closed, _ in self._closed.values():
-                closed.answer(frame, self._now)
+            self._closed.answer(frame, self._now)
             return frame if frame.machine in self._protocol.current else None
-        view = _view_of(frame)
+        view = view_of(frame)
         if view == self._protocol.view.id:
             return frame
         if isinstance(frame, Retransmission) and view in self._closed:
-            self._closed[view][0].heard_answer(frame.packet, sender, self._now)
-        elif view not in self._closed and self._protocol.stage is not Stage.IDLE:
-            self._keep_early(sender, frame)
+            self._closed.heard_answer(frame.packet, sender, self._now)
+        elif (
+            view not in self._closed and self._protocol.stage is not Stage.IDLE and sender in self._protocol.accept
+        ):
+            self._early.keep(sender, frame)
         return None
-
-    def _keep_early(self, sender: Machine, frame: Frame) -> None:
-        size = 64 + _payload_bytes(frame)
-        if sender in self._protocol.accept and self._early_bytes + size <= self.config.early_bytes_max:
-            self._early.append((sender, frame))
-            self._early_bytes += size
 
     def _on_letter(self, sender: Machine, letter: Letter, effects: list[Effect]) -> None:
         if isinstance(letter, Control):
@@ -241,9 +235,7 @@ class Group:
 
     def _on_control(self, control: Control, effects: list[Effect]) -> None:
         sender = control.sender
-        key = (sender, control.sequence)
-        self._resend_at.pop(key, None)
-        self._sent_at[key] = self._now
+        self._repetition.transmitted(control, self._now)
         if (reason := self._objection(control)) is not None:
             effects.append(self._drop(reason, sender, control.id))
             return
@@ -279,44 +271,9 @@ class Group:
         self._detector.heard_presence(sender, self._now)
         self._neighbours.update(sender, presence)
         if sender not in self._protocol.suspects:
-            self._offer_what_it_lacks(sender, dict(presence.controls))
-        if self._closed and sender in self._protocol.current and presence.view == self._protocol.view.id:
-            self._release_closed()
-
-    # Repeating control messages
-
-    def _offer_what_it_lacks(self, target: Machine, positions: dict[Machine, int]) -> None:
-        """Repeats what a machine's heartbeat shows it has not got."""
-        protocol = self._protocol
-        is_concerned = target in protocol.join_machines or target in protocol.current
-        if is_concerned:
-            for machine in protocol.dag.logged():
-                last = protocol.dag.heard_through(machine)
-                if positions.get(machine, last) < last:
-                    self._schedule(protocol.dag.since(machine, positions[machine]))
-        is_inviting = protocol.stage is Stage.GATHERING or (protocol.stage is Stage.COMMITTED and is_concerned)
-        if is_inviting and self.me not in positions:
-            own_set = protocol.sets[protocol.view.id]
-            self._schedule(protocol.dag.since(self.me, dict(own_set.cut_vector)[self.me]))
-
-    def _schedule(self, controls: Iterable[Control]) -> None:
-        for control in controls:
-            key = (control.sender, control.sequence)
-            if key in self._resend_at:
-                continue
-            at = max(self._now, self._sent_at.get(key, _AT_ONCE) + self.config.resend_hold_ms)
-            if control.sender != self.me:
-                at += self.config.resend_delay_ms * (1.0 + self._random.random())
-            self._resend_at[key] = (at, control)
-
-    def _resend_due(self, effects: list[Effect]) -> None:
-        for key, (at, control) in sorted(self._resend_at.items(), key=lambda item: item[0]):
-            if at <= self._now:
-                del self._resend_at[key]
-                self._sent_at[key] = self._now
-                self.counters["controls_resent"] += 1
-                effects.append(Broadcast(self._datagram(control)))
-                effects.append(Journal(Event.CONTROL_RESENT, control.id, Reason.REQUESTED))
+            self._repetition.offer(sender, dict(presence.controls), self._now)
+        if self._closed and self._is_whole():
+            self._closed.clear()  # when everybody is in the current view, nobody needs earlier ones
 
     # The protocol's outputs
 
@@ -352,7 +309,7 @@ class Group:
             effects.append(ChangeStarted(self._lansis.view))
         if ends_view:
             self._response_at = self._now + self.config.response_ms
-        self._sent_at[(control.sender, control.sequence)] = self._now
+        self._repetition.transmitted(control, self._now)
         self._is_eager = True
         effects.append(Broadcast(self._datagram(control)))
         effects.append(Journal(Event.CONTROL_SENT, control.id, Reason.NEW, _describe(control)))
@@ -366,7 +323,7 @@ class Group:
             self._departed_since.clear()
             if entered.cause is Cause.NOBODY_ANSWERED:
                 self._attempt_at = self._now + self.config.attempt_again_ms * (1.0 + self._random.random())
-                self._clear_early()
+                self._early.clear()
         details: dict[str, object] = {"stage": str(entered.stage), "accept": list(map(str, entered.accept))}
         effects.append(Journal(Event.STAGE, str(self.view.id), entered.cause, details))
 
@@ -375,7 +332,7 @@ class Group:
         if (here := dict(old.cover())) != installed.covered:
             raise BrokenInvariant(f"{self.me} has {here} at the end of {old.view.id}, not {installed.covered}")
         effects.extend(old.close())
-        self._remember_closed(old)
+        self._closed.add(old, self._now)
         self._lansis = Lansis(
             self.me, view, self._transport_config, self._random, self._now, installed.expected, old
         )
@@ -391,11 +348,8 @@ class Group:
         effects.append(Journal(Event.VIEW, str(view.id), Cause.ASSENTED, details))
         self._judge_joins(old.view, installed, effects)
         self._is_eager = True
-        early = self._early
-        self._clear_early()
-        for sender, frame in early:
-            if _view_of(frame) == view.id:
-                effects.extend(self._lansis.receive(Datagram(sender, (frame,)), self._now))
+        for sender, frame in self._early.take(view.id):
+            effects.extend(self._lansis.receive(Datagram(sender, (frame,)), self._now))
 
     def _judge_joins(self, old: View, installed: Installed, effects: list[Effect]) -> None:
         """Whoever has just joined and is gone already, or was to join and did not, has to wait."""
@@ -411,23 +365,6 @@ class Group:
             self._neighbours.penalize(gone, self._now)
             details: dict[str, object] = {"machines": list(map(str, gone))}
             effects.append(Journal(Event.BACKED_OFF, str(view.id), Cause.SILENT, details))
-
-    def _clear_early(self) -> None:
-        self._early = []
-        self._early_bytes = 0
-
-    # Closed views
-
-    def _remember_closed(self, lansis: Lansis) -> None:
-        if len(lansis.view.members) > 1:
-            self._closed[lansis.view.id] = (lansis, self._now + self.config.closed_view_ms)
-            while len(self._closed) > self.config.closed_views_max:
-                del self._closed[next(iter(self._closed))]
-
-    def _release_closed(self) -> None:
-        """When everybody is in the current view, nobody needs earlier ones."""
-        if self._is_whole():
-            self._closed.clear()
 
     # Time
 
@@ -450,10 +387,7 @@ class Group:
                     self._break_with(effect.laggards, Cause.STUCK, effects)
             if self._protocol.dag.has_pending():
                 self._execute(self._protocol.advance(), effects)
-        for view, (closed, until) in list(self._closed.items()):
-            effects.extend(closed.answers_due(self._now))
-            if self._now >= until:
-                del self._closed[view]
+        effects.extend(self._closed.answers_due(self._now))
 
     def _look_around(self, effects: list[Effect]) -> None:
         """With every heartbeat: has a member left us, is there somebody to join?"""
@@ -485,8 +419,7 @@ class Group:
         period_ms = self.config.presence_pending_ms if is_pending or self._is_eager else self.config.presence_ms
         self._is_eager = False
         self._presence_at = self._now + period_ms
-        horizon = self._now - 10.0 * self.config.presence_ms
-        self._sent_at = {key: at for key, at in self._sent_at.items() if at > horizon}
+        self._repetition.forget_before(self._now - 10.0 * self.config.presence_ms)
 
     # Breaks
 
@@ -539,17 +472,6 @@ class Group:
     def _drop(self, reason: Reason, sender: Machine, subject: str = "") -> Journal:
         self.counters[f"dropped_{reason}"] += 1
         return Journal(transport.Event.DROPPED, subject, reason, {"sender": str(sender)})
-
-
-def _view_of(frame: Frame) -> ViewId | None:
-    if isinstance(frame, (Packet, Status)):
-        return frame.view
-    return frame.packet.view if isinstance(frame, Retransmission) else None
-
-
-def _payload_bytes(frame: Frame) -> int:
-    packet = frame.packet if isinstance(frame, Retransmission) else frame
-    return packet.payload_bytes if isinstance(packet, Packet) else 0
 
 
 def _describe(control: Control) -> dict[str, object]:

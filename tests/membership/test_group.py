@@ -397,7 +397,7 @@ def test_what_is_kept_of_early_frames_is_bounded_and_the_rest_is_asked_for() -> 
     for _ in range(20):
         cluster.multicast("b", bytes(400))
         cluster.run(1.0)
-    assert 0 < cluster["a"]._early_bytes <= 1_000
+    assert 0 < cluster["a"]._early.bytes <= 1_000
     cluster.heal()
     cluster.run_until_views("ab")
     cluster.run(100.0)
