@@ -243,8 +243,7 @@ class Node:
     def _execute(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Broadcast):
-                if self._clock_floor is not None:
-                    self._clock_floor.raise_above(self.transport.clock)
+                self._raise_clock_floor(self.transport.clock)
                 self._channel.send(self._codec.encode(effect.datagram))
             elif isinstance(effect, Delivered):
                 self._upward.delivered(effect.messages)
@@ -271,10 +270,16 @@ class Node:
         elif isinstance(effect, ChangeStarted):
             self._upward.changing(effect.view)
         elif isinstance(effect, ViewChanged):
+            self._raise_clock_floor(effect.view.id.clock)
             log.info("view %s: %s", effect.view.id, ", ".join(map(str, effect.view.members)))
             self._upward.view_changed(effect.view)
         else:
             self._upward.refused(effect.messages)
+
+    def _raise_clock_floor(self, clock: int) -> None:
+        """Before anybody, the layer above included, sees something of this clock: the next start begins above it."""
+        if self._clock_floor is not None:
+            self._clock_floor.raise_above(clock)
 
     def _write_journal(self, entry: Journal) -> None:
         if entry.event is Event.DROPPED:

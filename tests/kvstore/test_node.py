@@ -14,6 +14,8 @@ import pytest
 
 from kvstore.journal import JournalWriter
 from kvstore.node import LOOPBACK_DATAGRAM_BYTES, Node, NodeConfig, Upward, fit_to_network
+from membership.effects import ViewChanged
+from membership.floor import ClockFloor
 from transport.chaos import Chaos
 from transport.codec import VERSION
 from transport.config import TransportConfig
@@ -273,3 +275,25 @@ def test_the_window_fits_what_the_kernel_granted() -> None:
     assert fit_to_network(lan, 400_000).datagram_bytes_max == 1_400
     assert fit_to_network(loopback, 400_000).datagram_bytes_max == LOOPBACK_DATAGRAM_BYTES
     assert fit_to_network(loopback, 1).window_bytes_max > LOOPBACK_DATAGRAM_BYTES
+
+
+def test_a_view_is_not_shown_before_the_next_start_is_sure_to_begin_above_it(
+    broadcast_port: int, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        me = Machine("a", 1)
+        floors: list[int] = []
+        config = NodeConfig(
+            me, BroadcastMode(("127.255.255.255", broadcast_port)), clock_floor=ClockFloor(tmp_path)
+        )
+        upward = Upward(delivered=lambda messages: None, view_changed=lambda view: floors.append(on_disk()))
+        node = Node(config, upward)
+        clock = on_disk() + 1_000
+        node._execute([ViewChanged(View(ViewId(clock, "b", 1), (me,)))])
+        node.close()
+        assert floors[0] > clock
+
+    def on_disk() -> int:
+        return ClockFloor(tmp_path).clock
+
+    asyncio.run(scenario())

@@ -144,7 +144,7 @@ class GroupProcess:
                 for message in effect.messages:
                     self.on_delivered(message)
             elif isinstance(effect, ViewChanged):
-                if effect.view.id.clock > self._ceiling:
+                if effect.view.id.clock >= self._ceiling:
                     self._reserve(effect.view.id.clock)
                 self.on_view(effect.view)
             elif isinstance(effect, Refused):
