@@ -663,3 +663,47 @@ def test_two_machines_of_one_name_do_not_upset_the_others() -> None:
         cluster.run(100.0)
     assert cluster.is_view("ab")
     assert cluster["c"].view.members == (machine("c"),)
+
+
+def test_who_waits_for_its_next_attempt_answers_those_of_others() -> None:
+    cluster = Cluster("ab")
+    cluster.drop(lambda source, target, frame: isinstance(letter_in(frame), Control))
+    cluster.run_until(lambda: all(Cause.NOBODY_ANSWERED in cluster.causes(name, Event.STAGE) for name in "ab"))
+    cluster.heal()
+    cluster.run_until_views("ab")
+    causes = cluster.causes("a", Event.STAGE) + cluster.causes("b", Event.STAGE)
+    assert causes.count(Cause.INVITED) == 1
+
+
+def test_who_was_declared_faulty_is_not_invited_any_more() -> None:
+    cluster = settled("abc", MembershipConfig(response_ms=5_000.0))
+    cluster.partition("ab|c")
+    cluster.run_until_views("ab", "c")
+    cluster.run(300.0)
+    cluster.heal()
+    cluster.run_until(lambda: cluster["c"].stage is Stage.COMMITTED)
+    cluster.drop(lambda source, target, frame: target == "c" or (source + target == "ba" and is_ending(frame)))
+    cluster.run_until(lambda: machine("c") in cluster["a"].protocol.suspects)
+    before = len(cluster.journal("a", Event.CONTROL_RESENT))
+    cluster.run(500.0)
+    assert cluster["a"].stage is Stage.COMMITTED
+    assert len(cluster.journal("a", Event.CONTROL_RESENT)) == before
+
+
+def test_an_invitation_is_not_answered_while_a_member_is_not_in_the_view_yet() -> None:
+    cluster = settled("abcd")
+    cluster.partition("abc|d")
+    cluster.run_until_views("abc", "d")
+    cluster.run(300.0)
+    cluster.drop(lambda source, target, frame: target == "c" and is_ending(frame))
+    cluster.crash("b")
+    cluster.run_until(lambda: names(cluster["a"].view.members) == "ac")
+    cluster.partition("acd")
+    cluster.run(300.0)
+    d = cluster["d"]
+    sequence = d.protocol.dag.own_sequence
+    body = Attempt(JoiningSet(d.view.id, ((d.me, sequence),)))
+    invitation = Control(d.me, sequence + 1, d.lansis.clock + 1, d.view.id, (), (), body)
+    cluster.inject("a", Datagram(d.me, (Envelope(codec.encode(invitation)),)))
+    assert cluster["c"].stage is Stage.FAULTS
+    assert cluster["a"].stage is Stage.IDLE

@@ -85,6 +85,20 @@ MUTANTS = [
         (Edit(Control, "accuses", "machine in self.body.faults", "False"),),
     ),
     Mutant(
+        "a view follows an invitation before all its members have arrived in it",
+        ("virtual_synchrony", "BrokenInvariant"),
+        (Edit(Group, "_may_join", "not self._is_whole()", "False"),),
+        first_seed=91,
+        nodes=(3, 9),
+    ),
+    Mutant(
+        "a view invites others before all its members have arrived in it",
+        ("virtual_synchrony", "BrokenInvariant"),
+        (Edit(Group, "_look_around", " and self._is_whole()", ""),),
+        first_seed=150,
+        nodes=(3, 9),
+    ),
+    Mutant(
         "clocks begin at 1 after a restart",
         ("ascending_views",),
         (Edit(Group, "__init__", "alone = View(ViewId(clock, *me)", "alone = View(ViewId(1, *me)"),),

@@ -1,4 +1,8 @@
-"""Some seeds of the membership layer in every test run, and those that found bugs. Campaigns: `make simulate`."""
+"""Some seeds of the membership layer in every test run, and seeds that campaigns found. Campaigns: `make simulate`.
+
+Seeds go other ways as the protocol changes: what keeps most bugs from coming back are directed tests and mutants, which
+`docs/bugs.md` names.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,10 @@ import pytest
 
 from tests.simulator.membership_layer import MembershipRun
 from tests.simulator.membership_plan import draw_membership_plan
-from tests.simulator.runner import run_seeds
+from tests.simulator.runner import NODES_MAX, NODES_MIN, run_seeds
 
 REGRESSIONS = {
-    14: "two views took turns at attempting to join, each deaf to the other's attempts",
-    16: "a control message of the next view was judged by the data of the last",
-    33: "a machine that had declared another faulty went on inviting it",
-    76: "a message that follows an accusation its sender had not acted upon could never enter",
+    1286: "a node came back with a view numbered below its last one",
 }
 
 
@@ -24,4 +25,4 @@ def test_seeds_pass(first: int, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("seed", REGRESSIONS, ids=REGRESSIONS.get)
 def test_what_went_wrong_once(seed: int) -> None:
-    MembershipRun(draw_membership_plan(seed, 3, 9)).run()
+    MembershipRun(draw_membership_plan(seed, NODES_MIN, NODES_MAX)).run()

@@ -1,4 +1,4 @@
-"""View ids ascend at every node, across restarts too, and so does nothing twice."""
+"""View ids ascend at every node, across restarts too: none comes twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""P.1: whoever installs a view agrees with all others who do on its members, and on who came the same way."""
+"""P.1: whoever installs a view agrees with all others who do on its members, and on who came the same way.
+
+Of those that never install it nobody can tell how they came, but all who came together must say the same."""
 
 from __future__ import annotations
 
@@ -15,21 +17,30 @@ class ViewAgreement(MembershipChecker):
         view = new.view
         if new.machine not in view.members:
             raise Violation(f"{new.machine} installs {view}, of which it is no member")
+        before = new.before.members if new.before is not None else (new.machine,)
+        if not {new.machine} <= set(view.transitional) <= set(view.members).intersection(before):
+            raise Violation(f"{new.machine} comes from {new.before} and has transitional {view.transitional}")
         others = self._installs.setdefault(view.id, {})
         if new.machine in others:
             raise Violation(f"{new.machine} installs {view.id} twice")
         for other in others.values():
-            self._compare(new, other)
+            _compare(new, other)
         others[new.machine] = new
 
-    def _compare(self, new: Period, other: Period) -> None:
-        if other.view.members != new.view.members:
-            raise Violation(f"{new.machine} has {new.view}, {other.machine} has {other.view}")
-        came_together = new.before is not None and other.before is not None and new.before.id == other.before.id
-        for one, another in ((new, other), (other, new)):
-            if (another.machine in one.view.transitional) != came_together:
-                raise Violation(
-                    f"{one.machine} (from {one.before and one.before.id}) has transitional "
-                    f"{one.view.transitional} in {one.view.id}; {another.machine} came from "
-                    f"{another.before and another.before.id}"
-                )
+
+def _compare(new: Period, other: Period) -> None:
+    if other.view.members != new.view.members:
+        raise Violation(f"{new.machine} has {new.view}, {other.machine} has {other.view}")
+    came_together = new.before is not None and other.before is not None and new.before.id == other.before.id
+    if came_together and new.view.transitional != other.view.transitional:
+        raise Violation(
+            f"{new.machine} and {other.machine} come from {new.before and new.before.id}, but have transitional "
+            f"{new.view.transitional} and {other.view.transitional} in {new.view.id}"
+        )
+    for one, another in ((new, other), (other, new)):
+        if (another.machine in one.view.transitional) != came_together:
+            raise Violation(
+                f"{one.machine} (from {one.before and one.before.id}) has transitional "
+                f"{one.view.transitional} in {one.view.id}; {another.machine} came from "
+                f"{another.before and another.before.id}"
+            )

@@ -19,10 +19,10 @@ class VirtualSynchrony(MembershipChecker):
         first = self._first.setdefault((old.view.id, new.view.id), old)
         if first is old:
             return
-        ours, theirs = [m.id for m in old.ordered], [m.id for m in first.ordered]
-        if ours != theirs or old.causal != first.causal:
-            odd = sorted(set(ours) ^ set(theirs)) + sorted(map(str, old.causal ^ first.causal))
+        if old.ordered != first.ordered or old.causal != first.causal:
+            odd = [m.id for m in sorted(set(old.ordered) ^ set(first.ordered))]
+            odd += sorted(map(str, old.causal ^ first.causal))
             raise Violation(
                 f"{old.machine} and {first.machine} went from {old.view.id} to {new.view.id}, but delivered "
-                f"{len(ours)} and {len(theirs)} ordered messages in between; they differ in {odd[:5]}"
+                f"{len(old.ordered)} and {len(first.ordered)} ordered messages in it; they differ in {odd[:5]}"
             )
