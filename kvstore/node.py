@@ -34,6 +34,7 @@ from transport.effects import (
     Delivered,
     Event,
     Journal,
+    Marked,
     Received,
     WindowStuck,
 )
@@ -256,6 +257,8 @@ class Node:
                     self._room.clear()
                 else:
                     self._room.set()
+            elif isinstance(effect, Marked):
+                pass  # for the log; there is none above a bare group
             elif isinstance(effect, WindowStuck):
                 log.warning("nothing moves; waiting for %s", ", ".join(map(str, effect.laggards)))
                 self._upward.stuck(effect.laggards)
@@ -277,7 +280,7 @@ class Node:
             self._upward.refused(effect.messages)
 
     def _raise_clock_floor(self, clock: int) -> None:
-        """Before anybody, the layer above included, sees something of this clock: the next start begins above it."""
+        """Before anybody, the layer above included, sees something of this clock: a next start begins above."""
         if self._clock_floor is not None:
             self._clock_floor.raise_above(clock)
 

@@ -144,6 +144,12 @@ class Group:
     def multicast(self, service: Service, payload: bytes, view: ViewId | None = None) -> list[Effect]:
         return list(self._lansis.multicast(service, payload, view))
 
+    def mark(self, marks: tuple[int, ...]) -> None:
+        self._lansis.mark(marks)
+
+    def solicit(self, machines: Iterable[Machine]) -> None:
+        self._lansis.solicit(machines)
+
     # Inputs
 
     def receive(self, datagram: Datagram, now: Milliseconds) -> list[Effect]:
@@ -444,7 +450,9 @@ class Group:
 
     def _may_join(self, machines: MachineSet) -> bool:
         if self._protocol.stage is Stage.IDLE and not self._is_whole():
-            return False  # a member that still is in an earlier view may take those for faulty that join now
+            # A member that still is in an earlier view would take what we say now, and what that follows, for
+            # messages of its own view's survivors: it may expel those who join, or deliver more than we did.
+            return False
         ours = self._protocol.current | (self._protocol.join_machines - machines)
         if not self._is_room_for(ours | machines):
             return False

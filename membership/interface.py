@@ -14,6 +14,7 @@ The order of effects is the contract:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from membership.effects import Effect
@@ -34,6 +35,13 @@ class Membership(Protocol):
 
     def multicast(self, service: Service, payload: bytes, view: ViewId | None = None) -> list[Effect]:
         """Accepts a message; for the given view only, if there is one (`ViewOver` if it is too late for that)."""
+
+    def mark(self, marks: tuple[int, ...]) -> None:
+        """Tells the members how far this layer above has got with each member's messages in the current view, in
+        the members' order: they are told by `Marked`."""
+
+    def solicit(self, machines: Iterable[Machine]) -> None:
+        """Asks members for their marks, which may have been lost."""
 
     def receive(self, datagram: Datagram, now: Milliseconds) -> list[Effect]: ...
 

@@ -38,6 +38,8 @@ class Admission:
             return Reason.CLOCK_JUMP
         if status.sequence > stream.inserted_through + self._config.sequence_jump_max:
             return Reason.SEQUENCE_JUMP
+        if status.marks and (objection := self._marks_objection(status.marks)) is not None:
+            return objection
         return self._ack_objection(stream, status.acks)
 
     def _ack_objection(self, sender: Stream, acks: Acks) -> Reason | None:
@@ -53,6 +55,13 @@ class Admission:
             if sequence > stream.inserted_through + self._config.sequence_jump_max:
                 return Reason.SEQUENCE_JUMP
         return None
+
+    def _marks_objection(self, marks: tuple[int, ...]) -> Reason | None:
+        streams = self._dag.streams
+        if len(marks) != len(streams):
+            return Reason.NOT_A_MEMBER
+        is_of_own = [stream is self._dag.own for stream in streams.values()]
+        return Reason.ACKS_UNSENT if marks[is_of_own.index(True)] > self._dag.own.inserted_through else None
 
     def _is_jump(self, clock: int, our_clock: int) -> bool:
         return clock > our_clock + self._config.clock_jump_max or clock > _CLOCK_MAX

@@ -38,7 +38,7 @@ from transport.messages import (
     ViewId,
 )
 
-VERSION = 2
+VERSION = 3
 HEADER_BYTES = 10
 DATAGRAM_BYTES_MAX = 65_507
 """The largest UDP payload: nothing larger can arrive."""
@@ -149,7 +149,8 @@ def frame_bytes(frame: Frame) -> int:
         return frame_bytes(frame.packet)
     if isinstance(frame, Status):
         machines = sum(map(_machine_bytes, (*frame.solicit, Machine(frame.view.name, frame.view.incarnation))))
-        return 3 * _ARRAY_HEADER_BYTES + 5 * _INTEGER_BYTES + _acks_bytes(frame.acks) + machines
+        integers = (5 + len(frame.marks)) * _INTEGER_BYTES
+        return 4 * _ARRAY_HEADER_BYTES + integers + _acks_bytes(frame.acks) + machines
     if isinstance(frame, Envelope):
         return _ARRAY_HEADER_BYTES + _INTEGER_BYTES + _BINARY_HEADER_BYTES + len(frame.body)
     ranges = 2 * _INTEGER_BYTES * len(frame.ranges)
@@ -183,7 +184,8 @@ def _frame_to_list(frame: Frame) -> list[object]:
     if isinstance(frame, Status):
         acks = [part for machine, sequence in frame.acks for part in (*machine, sequence)]
         solicit = [part for machine in frame.solicit for part in machine]
-        return [_STATUS, *frame.view, frame.clock, frame.sequence, frame.window_bytes, acks, solicit]
+        marks = frame.marks
+        return [_STATUS, *frame.view, frame.clock, frame.sequence, frame.window_bytes, acks, solicit, marks]
     if isinstance(frame, Envelope):
         return [_ENVELOPE, frame.body]
     return [_NACK, *frame.machine, frame.is_repeated, list(chain.from_iterable(frame.ranges))]
@@ -214,11 +216,11 @@ def _frame(item: object) -> Frame:
     if kind == _RETRANSMISSION:
         return Retransmission(_packet(fields))
     if kind == _STATUS:
-        _, at, by, of, clock, sequence, window_bytes, acks, solicit = fields
+        _, at, by, of, clock, sequence, window_bytes, acks, solicit, marks = fields
         pairs = _list(solicit)
         machines = tuple(_machine(name, incarnation) for name, incarnation in _groups(pairs, 2))
         numbers = (_natural(clock), _natural(sequence), _natural(window_bytes))
-        return Status(_view(at, by, of), *numbers, _acks(acks), machines)
+        return Status(_view(at, by, of), *numbers, _acks(acks), machines, tuple(map(_natural, _list(marks))))
     if kind == _NACK:
         _, name, incarnation, is_repeated, flat = fields
         ranges: Ranges = tuple((_natural(first), _natural(last)) for first, last in _groups(_list(flat), 2))

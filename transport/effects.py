@@ -68,6 +68,9 @@ class Delivered:
     """Messages whose delivery criterion is fulfilled, in delivery order."""
 
     messages: tuple[Message, ...]
+    is_closing: bool = False
+    """Whether the end of the view settled them: their order is that of the survivors, and others, who are not,
+    may have had messages between them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,14 @@ class Backpressure:
     """The queue of messages to send has become full, or has room again."""
 
     full: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A member's layer above has got so far with each member's messages, in the members' order."""
+
+    machine: Machine
+    marks: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,4 +105,4 @@ class Journal:
     details: dict[str, object] = field(default_factory=dict)
 
 
-Effect: TypeAlias = Broadcast | Received | Delivered | Backpressure | WindowStuck | Journal
+Effect: TypeAlias = Broadcast | Received | Delivered | Marked | Backpressure | WindowStuck | Journal

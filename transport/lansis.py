@@ -37,6 +37,7 @@ from transport.effects import (
     Effect,
     Event,
     Journal,
+    Marked,
     Reason,
     Received,
     WindowStuck,
@@ -126,6 +127,8 @@ class Lansis:
         self._unacked_bytes = 0
         self._unsettled = False
         """Something has arrived that `tick` has not looked at."""
+        self._marks: tuple[int, ...] = ()
+        self._solicited: tuple[Machine, ...] = ()
         self._heartbeat_at = now + config.heartbeat_ms * random.random()
         self._solicitation = Solicitation(config, self._round_trip)
         self._break_watch = BreakWatch(self._dag, self._delivery, config)
@@ -160,6 +163,19 @@ class Lansis:
             self._queue_full = True
             return [Backpressure(full=True)]
         return []
+
+    def mark(self, marks: tuple[int, ...]) -> None:
+        """The layer above has got so far with each member's messages, in the members' order: tells the others, at
+        once. What is lost of that, the next status repeats."""
+        if len(marks) != len(self.view.members):
+            raise ValueError(f"{len(marks)} marks for {len(self.view.members)} members")
+        self._marks = marks
+        self._status_owed = True
+
+    def solicit(self, machines: Iterable[Machine]) -> None:
+        """The layer above waits for marks of these members, which may have been lost."""
+        self._solicited = tuple(machines)
+        self._status_owed = True
 
     def receive(self, datagram: Datagram, now: Milliseconds) -> list[Effect]:
         """Takes in what another machine transmitted."""
@@ -257,7 +273,7 @@ class Lansis:
         effects: list[Effect] = []
         delivered = self._delivery.settle() + self._delivery.close()
         if delivered:
-            self._deliver(delivered, effects)
+            self._deliver(delivered, effects, is_closing=True)
         return effects
 
     def answer(self, nack: Nack, now: Milliseconds) -> None:
@@ -352,6 +368,8 @@ class Lansis:
         self._dag.acknowledge(sender, status.acks)
         self._dag.promise(sender, status.sequence, status.clock)
         self._flow.advertised(sender, status.window_bytes)
+        if status.marks:
+            effects.append(Marked(sender, status.marks))
         if self.me in status.solicit:
             self._status_owed = True
 
@@ -482,14 +500,15 @@ class Lansis:
         is_soliciting = self._solicitation.is_due(now)
         if not (self._status_owed or is_soliciting or now >= self._heartbeat_at):
             return
-        solicit: tuple[Machine, ...] = ()
+        solicit, self._solicited = self._solicited, ()
         if is_soliciting:
-            solicit = tuple(self._awaited())
+            solicit = tuple(sorted({*solicit, *self._awaited()}))
             self._solicitation.sent(now)
         acks = self._all_acks() if self._frozen_acks is None else tuple(self._frozen_acks.items())
         own_sequence = self._dag.own.inserted_through
         window_bytes = self.config.window_bytes_max
-        frames.append(Status(self.view.id, self.clock, own_sequence, window_bytes, acks, solicit))
+        status = Status(self.view.id, self.clock, own_sequence, window_bytes, acks, solicit, self._marks)
+        frames.append(status)
         self.counters["statuses_sent"] += 1
         self._heartbeat_at = now + self.config.heartbeat_ms
         self._acknowledged()
@@ -539,9 +558,9 @@ class Lansis:
         awaited.pop(self.me, None)
         return list(awaited)
 
-    def _deliver(self, messages: list[Message], effects: list[Effect]) -> None:
+    def _deliver(self, messages: list[Message], effects: list[Effect], is_closing: bool = False) -> None:
         self.counters["messages_delivered"] += len(messages)
-        effects.append(Delivered(tuple(messages)))
+        effects.append(Delivered(tuple(messages), is_closing))
         if self.config.journal_messages:
             for message in messages:
                 details: dict[str, object] = {
@@ -563,7 +582,7 @@ def check_members(me: Machine, view: View, config: TransportConfig) -> None:
         raise ValueError(f"{len(view.members)} members are more than members_max, {config.members_max}")
     acks = tuple((machine, 0) for machine in view.members)
     unit = codec.packet_overhead_bytes(me, view.id, acks) + _UNIT_ROOM_BYTES_MIN
-    status = codec.frame_bytes(Status(view.id, 0, 0, 0, acks, view.members))
+    status = codec.frame_bytes(Status(view.id, 0, 0, 0, acks, view.members, (0,) * len(view.members)))
     needed = codec.datagram_overhead_bytes(me) + max(unit, status)
     if needed > config.datagram_bytes_max:
         raise ValueError(

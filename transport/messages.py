@@ -175,6 +175,10 @@ class Status:
     window_bytes: int
     acks: Acks
     solicit: tuple[Machine, ...] = ()
+    marks: tuple[int, ...] = ()
+    """What the layer above says of each member's messages, in the members' order: up to which sequence it has done
+    with them what it does (COREL: logged them). The transport only carries it. Empty while there is nothing to
+    say."""
 
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]

@@ -51,7 +51,7 @@ EXAMPLE = Datagram(
         Packet(Machine("a", 1), VIEW, 3, 9, Service.AGREED, ((SENDER, 4),), (b"one", b"two")),
         Packet(Machine("a", 1), VIEW, 5, 12, Service.SAFE, (), (b"part",), Fragment(1, True)),
         Retransmission(Packet(Machine("a", 1), VIEW, 1, 2, Service.CAUSAL, (), (b"again",))),
-        Status(VIEW, 12, 5, 9_000, ((Machine("a", 1), 4),), (Machine("c", 2),)),
+        Status(VIEW, 12, 5, 9_000, ((Machine("a", 1), 4),), (Machine("c", 2),), (0, 4, 7)),
         Nack(Machine("c", 2), ((3, 4), (7, 9)), True),
         Envelope(b"of membership"),
     ),
@@ -126,7 +126,7 @@ def test_the_bounds_hold_where_everything_is_as_wide_as_it_gets() -> None:
     run = Packet(widest, view, SEQUENCE_MAX - 5, SEQUENCE_MAX - 5, Service.SAFE, everyone, units)
     fragment = Fragment(SEQUENCE_MAX - 1, True)
     last = Packet(widest, view, SEQUENCE_MAX, 1, Service.SAFE, everyone, (bytes(65_536),), fragment)
-    status = Status(view, SEQUENCE_MAX, SEQUENCE_MAX, SEQUENCE_MAX, everyone, (widest,) * 64)
+    status = Status(view, SEQUENCE_MAX, SEQUENCE_MAX, SEQUENCE_MAX, everyone, (widest,) * 64, (SEQUENCE_MAX,) * 64)
     envelope = Envelope(bytes(65_536))
     for frame in (run, last, Retransmission(last), status, Nack(widest, ranges, True), envelope):
         bound = codec.datagram_overhead_bytes(widest) + codec.frame_bytes(frame)
@@ -138,7 +138,7 @@ def test_the_bounds_hold_where_everything_is_as_wide_as_it_gets() -> None:
 
 def test_another_version_is_not_understood() -> None:
     data = OURS.encode(EXAMPLE)
-    with pytest.raises(DecodeError, match="version 1, we speak 2") as raised:
+    with pytest.raises(DecodeError, match="version 1, we speak 3") as raised:
         OURS.decode(b"\x01" + data[1:])
     assert raised.value.reason is Reason.UNDECODABLE
 
@@ -226,10 +226,10 @@ FRAGMENT_FIELDS: tuple[Values, ...] = (
     (*NOT_NATURAL, 3),
     NOT_A_BOOLEAN,
 )
-STATUS: list[object] = [1, 7, "a", 1, 9, 3, 9_000, ["a", 1, 4], ["c", 1]]
+STATUS: list[object] = [1, 7, "a", 1, 9, 3, 9_000, ["a", 1, 4], ["c", 1], [2, 4]]
 STATUS_FIELDS: tuple[Values, ...] = (
     (None, "1", 4, 5, []), NOT_NATURAL, NOT_A_NAME, NOT_NATURAL, NOT_NATURAL, NOT_NATURAL, NOT_NATURAL, NOT_ACKS,
-    NOT_MACHINES,
+    NOT_MACHINES, (None, 1, "x", {}, [-1], ["1"], [True], [1.0], [[1]]),
 )  # fmt: skip
 NACK: list[object] = [2, "a", 1, True, [3, 4, 7, 9]]
 NACK_FIELDS: tuple[Values, ...] = ((None, "2", 4, 5, []), NOT_A_NAME, NOT_NATURAL, NOT_A_BOOLEAN, NOT_RANGES)

@@ -1,0 +1,71 @@
+"""Marks: what the layer above says of itself, carried in statuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.transport.harness import VIEW, Harness, machine
+from transport.effects import Delivered, Journal, Marked, Reason
+from transport.messages import Datagram, Service, Status
+
+
+def test_marks_reach_every_member_at_once() -> None:
+    cluster = Harness("abc")
+    cluster.multicast("a", Service.AGREED, b"x")
+    cluster.run(5.0)
+    cluster["b"].mark((1, 0, 0))
+    cluster.run(0.2)
+    for name in "ac":
+        assert cluster.effects_of(Marked, name) == [Marked(machine("b"), (1, 0, 0))]
+
+
+def test_a_lost_mark_is_repeated_with_the_heartbeat() -> None:
+    cluster = Harness("ab")
+    cluster.multicast("a", Service.AGREED, b"x")
+    cluster.run(5.0)
+    cluster.drop(lambda source, target, frame: source == "b")
+    cluster["b"].mark((1, 0))
+    cluster.run(5.0)
+    cluster.heal()
+    assert not cluster.effects_of(Marked, "a")
+    cluster.run(200.0)
+    assert Marked(machine("b"), (1, 0)) in cluster.effects_of(Marked, "a")
+
+
+def test_a_member_that_is_solicited_repeats_its_marks_at_once() -> None:
+    cluster = Harness("ab")
+    cluster.multicast("a", Service.AGREED, b"x")
+    cluster.run(5.0)
+    cluster.drop(lambda source, target, frame: source == "b")
+    cluster["b"].mark((1, 0))
+    cluster.run(1.0)
+    cluster.heal()
+    cluster["a"].solicit([machine("b")])
+    cluster.run(0.5)
+    assert cluster.effects_of(Marked, "a")[-1] == Marked(machine("b"), (1, 0))
+
+
+@pytest.mark.parametrize(
+    ("marks", "reason"), [((0,), Reason.NOT_A_MEMBER), ((1, 0), Reason.ACKS_UNSENT)], ids=["too few", "unsent"]
+)
+def test_marks_that_cannot_be_are_a_peers_error(marks: tuple[int, ...], reason: Reason) -> None:
+    cluster = Harness("ab")
+    cluster.inject("a", Datagram(machine("b"), (Status(VIEW, 1, 0, 65_536, (), (), marks),)))
+    assert not cluster.effects_of(Marked, "a")
+    assert [journal.reason for journal in cluster.effects_of(Journal, "a")] == [reason]
+
+
+def test_marks_are_one_for_each_member() -> None:
+    with pytest.raises(ValueError, match="2 marks for 3 members"):
+        Harness("abc")["a"].mark((0, 0))
+
+
+def test_what_the_end_of_a_view_settles_is_told_apart() -> None:
+    cluster = Harness("ab")
+    cluster.drop(lambda source, target, frame: source == "b")
+    cluster.multicast("a", Service.AGREED, b"x")
+    cluster.run(5.0)
+    assert not cluster.delivered["a"]
+    cluster.execute("a", cluster["a"].close())
+    [delivered] = cluster.effects_of(Delivered, "a")
+    assert delivered.is_closing
