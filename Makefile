@@ -16,7 +16,7 @@ NODES ?= 3-9
 REPETITIONS ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check simulate scenarios bench setup clean
+.PHONY: help run test check simulate explore scenarios bench setup clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -39,6 +39,9 @@ check: $(TEST) ## lint and type-check
 
 simulate: $(TEST) ## run simulator seeds: make simulate LAYER=transport SEEDS=1-500
 	$(BIN)/python -m tests.simulator run --layer $(LAYER) --seeds $(SEEDS) --nodes $(NODES)
+
+explore: $(TEST) ## every interleaving of the membership's control messages in small cases (ten minutes on one core)
+	$(BIN)/python -m tests.exploration
 
 scenarios: $(TEST) ## cuts, heals, kills and stops of five real nodes in namespaces, over and over, timed
 	@tests/system-packages

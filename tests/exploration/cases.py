@@ -6,15 +6,15 @@ the survivors, or never be delivered anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import permutations, product
+from collections.abc import Callable, Iterable
+from itertools import product
 from typing import NamedTuple
 
 from tests.exploration.node import Node
 from tests.exploration.world import Budget, Rules, World
 from transport.messages import Machine, View, ViewId
 
-A, B, C = (Machine(name, 1) for name in "abc")
+A, B, C, D = (Machine(name, 1) for name in "abcd")
 
 
 class Case(NamedTuple):
@@ -27,9 +27,16 @@ class Case(NamedTuple):
     parts: tuple[Rules, ...]
     depth_max: int | None = None
     """Where the exploration ends, if there is too much to be complete."""
+    is_large: bool = False
+    """Whether it is explored only when asked for by name."""
 
-    def worlds(self) -> list[World]:
-        return [self.start(rules) for rules in self.parts]
+    def part_name(self, rules: Rules) -> str:
+        """Who does what in it; empty if everybody may do everything."""
+        names = [machine.name for machine in self.start(rules).machines]
+        crashing = [f"{names[i]} crashes" for i in rules.crashing or ()]
+        suspecting = [f"{names[i]} suspects {names[other]}" for i, other in rules.suspecting or ()]
+        attempting = [f"{names[i]} tries" for i in rules.attempting or ()]
+        return ", ".join([*attempting, *crashing, *suspecting])
 
 
 def three(rules: Rules) -> World:
@@ -39,26 +46,54 @@ def three(rules: Rules) -> World:
     return World([Node.start(me, view, 3, held[me]) for me in view.members], rules, {(view.id, C): 1})
 
 
+def four(rules: Rules) -> World:
+    """One view of four. Of d's message a knows, and nobody else does."""
+    view = View(ViewId(3, *B), (A, B, C, D), (A, B, C, D))
+    held = {me: {A: 0, B: 0, C: 0, D: int(me in (A, D))} for me in view.members}
+    return World([Node.start(me, view, 3, held[me]) for me in view.members], rules, {(view.id, D): 1})
+
+
 def two(rules: Rules) -> World:
     """Two machines, each alone."""
-    views = [View(ViewId(1, *me), (me,), (me,)) for me in (A, B)]
-    return World([Node.start(view.members[0], view, 1, {view.members[0]: 0}) for view in views], rules, {})
+    return World([_alone(A), _alone(B)], rules, {})
+
+
+def scattered(rules: Rules) -> World:
+    """Three machines, each alone."""
+    return World([_alone(A), _alone(B), _alone(C)], rules, {})
+
+
+def _alone(me: Machine) -> Node:
+    return Node.start(me, View(ViewId(1, *me), (me,), (me,)), 1, {me: 0})
 
 
 def merge(rules: Rules) -> World:
     """A view of two, in which b lacks a message of a's, and a machine alone."""
-    pair, alone = View(ViewId(3, *B), (A, B), (A, B)), View(ViewId(1, *C), (C,), (C,))
-    start = [
-        Node.start(A, pair, 3, {A: 1, B: 0}),
-        Node.start(B, pair, 3, {A: 0, B: 0}),
-        Node.start(C, alone, 1, {C: 0}),
-    ]
+    pair = View(ViewId(3, *B), (A, B), (A, B))
+    start = [Node.start(A, pair, 3, {A: 1, B: 0}), Node.start(B, pair, 3, {A: 0, B: 0}), _alone(C)]
     return World(start, rules, {(pair.id, A): 1})
 
 
 _MERGE = Rules(Budget(attempts=1), is_fifo=True, is_resentful=True, is_mid_join=True)
+_SMALL = _MERGE._replace(is_alpha_long=True)
 _CRASH, _SUSPICION = Budget(crashes=1, attempts=1), Budget(suspicions=1, attempts=1)
-_PAIRS = tuple(permutations(range(3), 2))
+
+
+def _crashes(rules: Rules) -> tuple[Rules, ...]:
+    """A part for everybody who crashes, and everybody who tries to join. Only a has its message."""
+    return tuple(
+        rules._replace(budget=_CRASH, crashing=(dead,), attempting=(eager,), is_crash_an_excuse=dead == 0)
+        for eager, dead in product(range(3), range(3))
+    )
+
+
+def _suspicions(rules: Rules, pairs: Iterable[tuple[int, int]]) -> tuple[Rules, ...]:
+    """A part for every suspicion, and everybody who tries to join."""
+    return tuple(
+        rules._replace(budget=_SUSPICION, suspecting=(pair,), attempting=(eager,))
+        for eager, pair in product(range(3), pairs)
+    )
+
 
 CASES = (
     Case("three-crash", "3 machines, a crash, a loss", three, (Rules(Budget(losses=1, crashes=1)),)),
@@ -71,6 +106,7 @@ CASES = (
         three,
         (Rules(Budget(losses=1, crashes=1, suspicions=1)),),
     ),
+    Case("four", "4 machines, two crash; in order", four, (Rules(Budget(crashes=2), is_fifo=True),)),
     Case("two", "1+1 machines join, a loss", two, (Rules(Budget(losses=1, attempts=2, give_ups=2)),)),
     Case(
         "two-crash",
@@ -79,31 +115,47 @@ CASES = (
         (Rules(Budget(losses=1, crashes=1, attempts=2, give_ups=2)),),
     ),
     Case(
+        "two-suspicion",
+        "1+1 machines join, a false suspicion, and join again",
+        two,
+        (Rules(Budget(suspicions=1, attempts=2)),),
+        depth_max=13,
+    ),
+    Case(
+        "scattered",
+        "1+1+1 machines join, a tries",
+        scattered,
+        (Rules(Budget(attempts=1), attempting=(0,)),),
+        depth_max=12,
+    ),
+    Case("merge", "2+1 machines join, a loss", merge, (Rules(Budget(losses=1, attempts=1)),)),
+    Case(
         "merge-small",
         "2+1 machines join, a loss; in order, long α",
         merge,
         (Rules(Budget(losses=1, attempts=1), is_fifo=True, is_alpha_long=True),),
     ),
     Case(
-        "merge-small-crash",
-        "2+1 machines join, c tries and crashes; in order, long α",
+        "merge-give-up",
+        "2+1 machines join, α expires too early for somebody; in order",
         merge,
-        (_MERGE._replace(budget=_CRASH, is_alpha_long=True, crashing=(2,), attempting=(2,)),),
+        (Rules(Budget(attempts=1, give_ups=1), is_fifo=True),),
+        depth_max=14,
     ),
+    Case("merge-small-crash", "2+1 machines join, a crash; in order, long α", merge, _crashes(_SMALL)),
     Case(
         "merge-small-suspicion",
-        "2+1 machines join, c tries, a suspects c; in order, long α",
+        "2+1 machines join, a false suspicion of or by c; in order, long α",
         merge,
-        (_MERGE._replace(budget=_SUSPICION, is_alpha_long=True, suspecting=((0, 2),), attempting=(2,)),),
+        _suspicions(_SMALL, ((2, 0), (2, 1), (1, 2), (0, 2))),
     ),
-    Case("merge", "2+1 machines join, a loss", merge, (Rules(Budget(losses=1, attempts=1)),)),
+    Case("merge-crash", "2+1 machines join, a crash; in order", merge, _crashes(_MERGE), is_large=True),
     Case(
-        "merge-crash",
-        "2+1 machines join, a crash; in order",
+        "merge-suspicion",
+        "2+1 machines join, a false suspicion between a and b; in order, long α",
         merge,
-        tuple(
-            _MERGE._replace(budget=_CRASH, crashing=(dead,), attempting=(eager,))
-            for dead, eager in product(range(3), range(3))
-        ),
+        _suspicions(_SMALL, ((0, 1), (1, 0))),
+        depth_max=18,
+        is_large=True,
     ),
 )

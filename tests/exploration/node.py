@@ -269,11 +269,14 @@ def _copied(value: object) -> object:
 
 def _frozen(value: object, number: Callable[[Control], int]) -> object:
     """The value as something to hash. Controls are known by their numbers: hashing them again takes too long.
-    The streams' order counts: of two messages that may enter the graph, the one of the earlier stream does."""
+    Where messages queue, the order counts: of two that may enter the graph, the one of the earlier stream does; of
+    two that were deferred, the one of whoever was deferred first is acted upon."""
     if isinstance(value, Control):
         return number(value)
     if type(value) in _IMMUTABLE:
         return value
+    if isinstance(value, dict) and any(isinstance(item, list) for item in value.values()):
+        return tuple([(key, _frozen(item, number)) for key, item in value.items()])
     if isinstance(value, dict):
         return frozenset([(key, _frozen(item, number)) for key, item in value.items()])
     if isinstance(value, set):

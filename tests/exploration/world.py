@@ -61,6 +61,9 @@ class Rules(NamedTuple):
     """Whether a machine that has left, or did not come, is never joined with again; `Group` makes it wait."""
     is_mid_join: bool = False
     """Whether machines fail only while somebody is joining."""
+    is_crash_an_excuse: bool = False
+    """Whether a timeout may be needed after a crash too. So it is if the dead machine alone had a message that its
+    JOIN covers: a foreign machine may follow that JOIN, but members of the view cannot, nor what follows it."""
     crashing: tuple[int, ...] | None = None
     suspecting: tuple[tuple[int, int], ...] | None = None
     """Who may suspect whom falsely."""
@@ -202,9 +205,10 @@ class World:
             elif self._departed(ours, facts):
                 timeouts.append(Action("departed", index))
         left, budget = self._budgets[state[-2]], self.rules.budget
-        if timeouts and (left.crashes, left.suspicions) == (budget.crashes, budget.suspicions):
+        is_excused = self.rules.is_crash_an_excuse and left.crashes < budget.crashes
+        if timeouts and left.suspicions == budget.suspicions and not is_excused:
             who = " and ".join(str(self.machines[timeout.machine]) for timeout in timeouts)
-            raise Offence(f"nobody has failed, but only a timeout helps {who}")
+            raise Offence(f"nobody is suspected falsely, but only a timeout helps {who}")
         return timeouts
 
     def _check_rest(self, facts: dict[int, Facts]) -> None:
