@@ -7,6 +7,8 @@ from transport.effects import Effect
 from transport.lansis import Lansis
 from transport.messages import Machine, Milliseconds, Nack, Packet, ViewId
 
+_NEVER = float("inf")
+
 
 class ClosedViews:
     """The last few, each for a while."""
@@ -46,4 +48,6 @@ class ClosedViews:
         return effects
 
     def next_deadline(self) -> Milliseconds:
-        return min([lansis.answers_deadline() for lansis, _ in self._closed.values()], default=float("inf"))
+        if not self._closed:  # as nearly always
+            return _NEVER
+        return min([lansis.answers_deadline() for lansis, _ in self._closed.values()])

@@ -393,7 +393,8 @@ class Group:
                     self._break_with(effect.laggards, Cause.STUCK, effects)
             if self._protocol.dag.has_pending():
                 self._execute(self._protocol.advance(), effects)
-        effects.extend(self._closed.answers_due(self._now))
+        if self._closed:
+            effects.extend(self._closed.answers_due(self._now))
 
     def _look_around(self, effects: list[Effect]) -> None:
         """With every heartbeat: has a member left us, is there somebody to join?"""

@@ -51,13 +51,17 @@ class Repetition:
 
     def due(self, now: Milliseconds) -> list[Control]:
         """What is to be sent now."""
+        if not self._scheduled:
+            return []
         due = [self._scheduled[key][1] for key in sorted(self._scheduled) if self._scheduled[key][0] <= now]
         for control in due:
             self.transmitted(control, now)
         return due
 
     def next_deadline(self) -> Milliseconds:
-        return min([at for at, _ in self._scheduled.values()], default=_NEVER)
+        if not self._scheduled:  # as nearly always
+            return _NEVER
+        return min([at for at, _ in self._scheduled.values()])
 
     def forget_before(self, horizon: Milliseconds) -> None:
         self._transmitted_at = {key: at for key, at in self._transmitted_at.items() if at > horizon}

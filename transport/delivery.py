@@ -17,7 +17,8 @@ same criteria.
 from __future__ import annotations
 
 from collections import deque
-from itertools import count
+from functools import partial
+from itertools import count, repeat
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -198,11 +199,18 @@ class Reassembly:
         self._bytes = 0
 
 
+_make_message = partial(tuple.__new__, Message)
+"""`Message` without a call of a Python function: it is made once for every message and member."""
+
+
 def _messages(packet: Packet) -> list[Message]:
-    sender, service, view = packet.sender, packet.service, packet.view
-    return [
-        Message(clock, sender, sequence, service, view, payload)
-        for clock, sequence, payload in zip(
-            count(packet.clock), count(packet.sequence), packet.payloads, strict=False
-        )
-    ]
+    fields = zip(
+        count(packet.clock),
+        repeat(packet.sender),
+        count(packet.sequence),
+        repeat(packet.service),
+        repeat(packet.view),
+        packet.payloads,
+        strict=False,
+    )
+    return list(map(_make_message, fields))
