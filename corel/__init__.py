@@ -1,1 +1,1 @@
-"""The totally ordered log: COREL over the membership. Not built yet."""
+"""COREL: one totally ordered log over a partitionable group (Keidar and Dolev, section 3)."""

@@ -20,7 +20,16 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from random import Random
 
+from corel.config import CorelConfig
+from corel.corel import Corel
+from corel.effects import Greened, Logged, Mark, Multicast, Persist, Reordered, Solicit
+from corel.messages import MessageId
+from corel.quorum import Roster
+from corel.replica import Effect as ReplicaEffect
+from corel.replica import Replica
+from corel.store import StalledDisk, Store, StoreError
 from kvstore.journal import JournalWriter
+from kvstore.writer import Writer
 from membership.config import MembershipConfig
 from membership.effects import ChangeStarted, Effect, Refused, Unicast, ViewChanged
 from membership.floor import ClockFloor
@@ -78,13 +87,24 @@ class NodeConfig:
     datagram_bytes_max: int | None = None
     """Overrides the transport's own; by default it is that, or `LOOPBACK_DATAGRAM_BYTES` on loopback."""
     with_chaos: bool = False
+    log: LogConfig | None = None
+    """The log, on top of membership. Without it, what is multicast is delivered, and forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """A node's log, and who takes part in it."""
+
+    store: Store
+    roster: Roster
+    corel: CorelConfig = field(default_factory=CorelConfig)
 
 
 @dataclass(frozen=True, slots=True)
 class Upward:
     """Who is told what. The callbacks run on the event loop, and may multicast."""
 
-    delivered: Callable[[tuple[Message, ...]], None]
+    delivered: Callable[[tuple[Message, ...]], None] = lambda messages: None
     received: Callable[[tuple[Message, ...]], None] = lambda messages: None
     changing: Callable[[View], None] = lambda view: None
     """The view is ending; nothing more is sent in it."""
@@ -94,6 +114,11 @@ class Upward:
     stuck: Callable[[tuple[Machine, ...]], None] = lambda laggards: None
     failed: Callable[[Exception], None] = lambda error: None
     """The node has stopped because of this."""
+    logged: Callable[[Logged], None] = lambda logged: None
+    greened: Callable[[Greened], None] = lambda greened: None
+    reordered: Callable[[], None] = lambda: None
+    disk_failed: Callable[[StoreError], None] = lambda error: None
+    """The node has left the others, because its disk is full, stalls or does not take writes."""
 
 
 class Node:
@@ -124,35 +149,65 @@ class Node:
         if self.chaos is not None:
             self.chaos.channel = self.udp
             self._channel = self.chaos
+        self.writer: Writer | None = None
+        self._stall_timer: asyncio.Handle | None = None
         try:
             transport = fit_to_network(config, self.udp.receive_buffer_bytes)
-            self.machine = self._make_machine(config, transport)
+            self._make_machine(config, transport)
         except ValueError:
             self.close()
             raise
+        if self.log is not None and config.log is not None:
+            self.writer = Writer(config.log.store, self._loop, self._on_persisted, self._on_disk_failed)
+            self._sync_stall_ms = config.log.corel.sync_stall_ms
+            self._watch_disk()
+            self._execute(self._replica().start())
         self._wake_at(self.machine.next_deadline())
 
-    def _make_machine(self, config: NodeConfig, transport: TransportConfig) -> Group | Lansis:
+    def _make_machine(self, config: NodeConfig, transport: TransportConfig) -> None:
+        self.log: Corel | None = None
+        self.machine: Replica | Group | Lansis
+        self._layer: Group | Lansis
         if config.view is not None:
-            return Lansis(config.machine, config.view, transport, Random(), self._now())
+            self.machine = self._layer = Lansis(config.machine, config.view, transport, Random(), self._now())
+            return
         clock = 1 if config.clock_floor is None else config.clock_floor.clock
-        return Group(config.machine, config.membership, transport, Random(), self._now(), clock)
+        image = None if config.log is None else config.log.store.load()
+        if image is not None:
+            clock = max(clock, image.lines.clock)
+        group = Group(config.machine, config.membership, transport, Random(), self._now(), clock)
+        self.machine = self._layer = group
+        if config.log is not None and image is not None:
+            self.log = Corel(
+                config.machine, group.view, config.log.roster, config.log.corel, image, config.log.store
+            )
+            self.machine = Replica(group, self.log)
 
     @property
     def view(self) -> View:
-        return self.machine.view
+        return self._layer.view
 
     @property
     def transport(self) -> Lansis:
         """The transport of the current view."""
-        return self.machine.lansis if isinstance(self.machine, Group) else self.machine
+        return self._layer.lansis if isinstance(self._layer, Group) else self._layer
+
+    def submit(self, body: bytes) -> MessageId:
+        """Accepts a message for the log; raises `TooMuch` when too many wait."""
+        if self._is_closed:
+            raise RuntimeError("the node is closed")
+        message_id, effects = self._replica().submit(body)
+        self._execute(effects)
+        if not self._is_settling:
+            self._wake_at(0.0)
+        return message_id
 
     def multicast(self, service: Service, payload: bytes, view: ViewId | None = None) -> None:
         """Accepts a message for sending, in this view only if one is given (else `ViewOver`); raises `QueueFull`
         when too many wait."""
         if self._is_closed:
             raise RuntimeError("the node is closed")
-        self._execute(self.machine.multicast(service, payload, view))
+        self._execute(self._layer.multicast(service, payload, view))
         if not self._is_settling:
             self._wake_at(0.0)
 
@@ -175,9 +230,41 @@ class Node:
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+        if self.writer is not None:
+            self.writer.stop()
         self._channel.close()
         if self._journal is not None:
             self._journal.close()
+
+    def _replica(self) -> Replica:
+        if not isinstance(self.machine, Replica):
+            raise RuntimeError("the node has no log")
+        return self.machine
+
+    def _on_persisted(self, token: int) -> None:
+        if self._is_closed:
+            return
+        try:
+            self._execute(self._replica().persisted(token))
+            if not self._is_settling:
+                self._settle()
+        except Exception as error:
+            self._fail(error)
+
+    def _on_disk_failed(self, error: StoreError) -> None:
+        """Others wait for our disk with every message, so we leave them (trap 8). Reads go on."""
+        if not self._is_closed:
+            log.error("the node leaves the others: %s", error)
+            self.close()
+            self._upward.disk_failed(error)
+
+    def _watch_disk(self) -> None:
+        if self.writer is not None and self.writer.busy_ms() > self._sync_stall_ms:
+            self._on_disk_failed(StalledDisk(f"a write has been under way for {self.writer.busy_ms():.0f} ms"))
+        if not self._is_closed:
+            self._stall_timer = self._loop.call_later(self._sync_stall_ms / 4_000.0, self._watch_disk)
 
     def _now(self) -> float:
         return time.monotonic() * 1_000.0
@@ -241,7 +328,7 @@ class Node:
         except Exception as error:
             self._fail(error)
 
-    def _execute(self, effects: Sequence[Effect]) -> None:
+    def _execute(self, effects: Sequence[Effect | ReplicaEffect]) -> None:
         for effect in effects:
             if isinstance(effect, Broadcast):
                 self._raise_clock_floor(self.transport.clock)
@@ -252,13 +339,22 @@ class Node:
                 self._upward.received(effect.messages)
             elif isinstance(effect, Journal):
                 self._write_journal(effect)
+            elif isinstance(effect, Persist):
+                assert self.writer is not None
+                self.writer.submit(effect)
+            elif isinstance(effect, Logged):
+                self._upward.logged(effect)
+            elif isinstance(effect, Greened):
+                self._upward.greened(effect)
+            elif isinstance(effect, Reordered):
+                self._upward.reordered()
             elif isinstance(effect, Backpressure):
                 if effect.full:
                     self._room.clear()
                 else:
                     self._room.set()
-            elif isinstance(effect, Marked):
-                pass  # for the log; there is none above a bare group
+            elif isinstance(effect, (Marked, Multicast, Mark, Solicit)):
+                pass  # between the log and the group below it; there is none above a bare group
             elif isinstance(effect, WindowStuck):
                 log.warning("nothing moves; waiting for %s", ", ".join(map(str, effect.laggards)))
                 self._upward.stuck(effect.laggards)

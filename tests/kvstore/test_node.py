@@ -104,7 +104,7 @@ def test_chaos_is_repaired(broadcast_port: int) -> None:
         await cluster.delivered_everywhere(100)
         orders = [order(messages) for messages in cluster.delivered.values()]
         assert orders[0] == orders[1] == orders[2]
-        assert sum(node.machine.counters["packets_retransmitted"] for node in cluster.nodes.values()) > 0
+        assert sum(node.transport.counters["packets_retransmitted"] for node in cluster.nodes.values()) > 0
         cluster.close()
 
     asyncio.run(scenario())
@@ -178,9 +178,9 @@ def test_a_closed_node_is_silent(broadcast_port: int) -> None:
         node._upward = Upward(delivered=lambda messages: node.close())
         node.multicast(Service.BASIC, b"x")
         await cluster.eventually(lambda: node._is_closed)
-        sent = node.machine.counters["statuses_sent"]
+        sent = node.transport.counters["statuses_sent"]
         await asyncio.sleep(0.25)  # more than two heartbeats
-        assert node.machine.counters["statuses_sent"] == sent
+        assert node.transport.counters["statuses_sent"] == sent
         cluster.close()
 
     asyncio.run(scenario())

@@ -202,7 +202,7 @@ async def _send(node: Node, recorder: Recorder, messages_per_second: float) -> N
         await node.room()
         service = SERVICES[number % len(SERVICES)]
         recorder.on_sent(number, service)
-        node.multicast(service, b"%s:%d" % (str(node.machine.me).encode(), number))
+        node.multicast(service, b"%s:%d" % (str(node.transport.me).encode(), number))
         number += 1
 
 

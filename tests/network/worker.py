@@ -214,7 +214,7 @@ def _counters(node: Node, sending: Sending) -> dict[str, int]:
         "window_bytes": node.transport.window_bytes()[0],
     }
     groups: dict[str, Mapping[str, int]] = {
-        "machine": node.machine.counters,
+        "machine": node.transport.counters,
         "udp": node.udp.counters,
         "peer_errors": {str(reason): count for reason, count in node.peer_errors.counts.items()},
         "kernel": _kernel_udp_counters(),

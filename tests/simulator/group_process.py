@@ -3,24 +3,36 @@ incarnation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any, Protocol
 
 from membership.config import MembershipConfig
-from membership.effects import ChangeStarted, Effect, Refused, Unicast, ViewChanged
+from membership.effects import Refused, Unicast, ViewChanged
 from membership.group import Group
 from tests.simulator.checkers import Violation
 from tests.simulator.disk import Disk
 from tests.simulator.network import Network
 from tests.simulator.world import World
+from transport import messages
 from transport.config import TransportConfig
 from transport.effects import Backpressure, Broadcast, Delivered, Journal
-from transport.messages import Datagram, Machine, Message, Service, View
+from transport.messages import Datagram, Message, Service, View
 
 INBOX_DATAGRAMS_MAX = 2_000
 TICKS_MAX = 1_000
 CLOCK_BLOCK = 1_000
 """How far ahead the clock's ceiling is synced; small, so that views cross it."""
+
+
+class Machine(Protocol):
+    """What a process hosts."""
+
+    def receive(self, datagram: Datagram, now: float) -> Sequence[Any]: ...
+
+    def tick(self, now: float) -> Sequence[Any]: ...
+
+    def next_deadline(self) -> float: ...
 
 
 class GroupProcess:
@@ -38,7 +50,9 @@ class GroupProcess:
         self.name = name
         self.disk = Disk(random)
         self.group: Group | None = None
-        self.me = Machine(name, 0)
+        self.machine: Machine | None = None
+        """What takes the inputs: the group, or what a subclass puts on top of it."""
+        self.me = messages.Machine(name, 0)
         self.is_backed_up = False
         self.carry: Callable[[Datagram], Datagram] = lambda datagram: datagram
         self.on_view: Callable[[View], None] = lambda view: None
@@ -61,8 +75,10 @@ class GroupProcess:
         clock = self._ceiling
         self.disk.write("incarnation", b"%d" % incarnation)
         self._reserve(clock)
-        self.me = Machine(self.name, incarnation)
+        self.me = messages.Machine(self.name, incarnation)
+        clock = max(clock, self.least_clock())
         self.group = Group(self.me, self._membership, self._transport, self._random, self._world.now, clock)
+        self.machine = self.group
         self.is_backed_up = False
         self._network.attach(self.name, self._on_datagram)
         self._wakes_at = float("inf")
@@ -70,7 +86,7 @@ class GroupProcess:
         self._sleep_until(self.group.next_deadline())
 
     def crash(self) -> None:
-        self.group = None
+        self.group = self.machine = None
         self._inbox.clear()
         self._network.detach(self.name)
         self.disk.crash()
@@ -110,8 +126,8 @@ class GroupProcess:
         if self.is_paused():
             if len(self._inbox) < INBOX_DATAGRAMS_MAX:
                 self._inbox.append(datagram)
-        elif self.group is not None:
-            self._execute(self.group.receive(datagram, self._world.now))
+        elif self.machine is not None:
+            self._execute(self.machine.receive(datagram, self._world.now))
             self._sleep_until(self._world.now)
 
     def _sleep_until(self, deadline: float) -> None:
@@ -120,38 +136,43 @@ class GroupProcess:
             self._world.at(deadline, lambda: self._wake(deadline))
 
     def _wake(self, scheduled: float) -> None:
-        group = self.group
-        if scheduled != self._wakes_at or group is None:
+        if scheduled != self._wakes_at or self.machine is None:
             return
         self._wakes_at = float("inf")
         if self.is_paused():
             return
         ticks = 0
-        while (deadline := group.next_deadline()) <= self._world.now:
-            self._execute(group.tick(self._world.now))
+        while self.machine is not None and self.machine.next_deadline() <= self._world.now:
+            self._execute(self.machine.tick(self._world.now))
             ticks += 1
             if ticks > TICKS_MAX:
                 raise Violation(f"{self.me} wants to tick for ever")
-        self._sleep_until(deadline)
+        if self.machine is not None:
+            self._sleep_until(self.machine.next_deadline())
 
-    def _execute(self, effects: list[Effect]) -> None:
+    def least_clock(self) -> int:
+        """Where the clock must begin at the least, whatever its record says."""
+        return 1
+
+    def _execute(self, effects: Sequence[Any]) -> None:
         for effect in effects:
-            if isinstance(effect, Broadcast):
-                self._network.broadcast(self.name, self.carry(effect.datagram))
-            elif isinstance(effect, Unicast):
-                self._network.unicast(self.name, effect.target.name, self.carry(effect.datagram))
-            elif isinstance(effect, Delivered):
-                for message in effect.messages:
-                    self.on_delivered(message)
-            elif isinstance(effect, ViewChanged):
-                if effect.view.id.clock >= self._ceiling:
-                    self._reserve(effect.view.id.clock)
-                self.on_view(effect.view)
-            elif isinstance(effect, Refused):
-                self.on_refused(effect.messages)
-            elif isinstance(effect, Backpressure):
-                self.is_backed_up = effect.full
-            elif isinstance(effect, Journal):
-                self.on_journal(effect)
-            elif isinstance(effect, ChangeStarted):
-                pass
+            self._execute_one(effect)
+
+    def _execute_one(self, effect: Any) -> None:
+        if isinstance(effect, Broadcast):
+            self._network.broadcast(self.name, self.carry(effect.datagram))
+        elif isinstance(effect, Unicast):
+            self._network.unicast(self.name, effect.target.name, self.carry(effect.datagram))
+        elif isinstance(effect, Delivered):
+            for message in effect.messages:
+                self.on_delivered(message)
+        elif isinstance(effect, ViewChanged):
+            if effect.view.id.clock >= self._ceiling:
+                self._reserve(effect.view.id.clock)
+            self.on_view(effect.view)
+        elif isinstance(effect, Refused):
+            self.on_refused(effect.messages)
+        elif isinstance(effect, Backpressure):
+            self.is_backed_up = effect.full
+        elif isinstance(effect, Journal):
+            self.on_journal(effect)

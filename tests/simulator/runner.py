@@ -12,6 +12,8 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from tests.simulator.checkers import Violation
+from tests.simulator.corel_layer import CorelRun
+from tests.simulator.corel_plan import draw_corel_plan
 from tests.simulator.membership_layer import MembershipRun
 from tests.simulator.membership_plan import draw_membership_plan
 from tests.simulator.plan import draw_plan
@@ -39,6 +41,7 @@ class Layer(NamedTuple):
 LAYERS = {
     "transport": Layer(draw_plan, TransportRun),
     "membership": Layer(draw_membership_plan, MembershipRun),
+    "corel": Layer(draw_corel_plan, CorelRun),
 }
 
 

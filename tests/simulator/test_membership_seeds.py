@@ -1,8 +1,8 @@
-"""Some seeds of the membership layer in every test run, and seeds that campaigns found. Campaigns: `make simulate`.
+"""Some seeds of the membership layer in every test run, and seeds that campaigns found. Campaigns: `make
+simulate`.
 
-Seeds go other ways as the protocol changes: what keeps most bugs from coming back are directed tests and mutants, which
-`docs/bugs.md` names.
-"""
+Seeds go other ways as the protocol changes: what keeps most bugs from coming back are directed tests and mutants,
+which `docs/bugs.md` names."""
 
 from __future__ import annotations
 

@@ -1,0 +1,222 @@
+"""Letters as bytes: msgpack arrays that begin with their kind. What does not decode is a peer's error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+
+import msgpack
+
+from corel.messages import (
+    DIGEST_BYTES,
+    Attempt,
+    Commit,
+    Copy,
+    Letter,
+    MessageId,
+    Priority,
+    Reds,
+    Regular,
+    State,
+    Vector,
+)
+from transport.messages import NAME_BYTES_MAX, SEQUENCE_MAX, Machine, ViewId
+
+_REGULAR, _STATE, _ATTEMPT, _COMMIT, _PRIORITY, _REDS = range(6)
+
+COPY_OVERHEAD_BYTES = 2 * NAME_BYTES_MAX + 64
+"""What a copy takes besides its body, at the most."""
+
+
+class LetterError(Exception):
+    """The payload is not a letter of ours."""
+
+
+def encode(letter: Letter) -> bytes:
+    packed: bytes = msgpack.packb(_to_list(letter))
+    return packed
+
+
+def decode(payload: bytes) -> Letter:
+    try:
+        fields = msgpack.unpackb(payload, strict_map_key=True, max_map_len=0, max_ext_len=0)
+        return _from_list(_list(fields))
+    except LetterError:
+        raise
+    except Exception as error:  # msgpack raises ValueError, its own classes, RecursionError …
+        raise LetterError(f"not a letter: {type(error).__name__}: {error}") from None
+
+
+def _to_list(letter: Letter) -> list[object]:
+    if isinstance(letter, Regular):
+        return [_REGULAR, letter.sequence, letter.body]
+    if isinstance(letter, State):
+        return [
+            _STATE,
+            letter.committed,
+            letter.attempted,
+            letter.green,
+            letter.green_digest,
+            letter.base,
+            letter.base_digest,
+            pack_ids(letter.tail),
+            [part for stream, last in letter.have for part in (*stream, last)],
+            letter.is_voter,
+            letter.roster,
+        ]
+    if isinstance(letter, Attempt):
+        return [_ATTEMPT, letter.number, letter.digest]
+    if isinstance(letter, Commit):
+        return [_COMMIT, letter.number]
+    if isinstance(letter, Priority):
+        return [_PRIORITY, letter.position, *_copies_to_lists(letter.copies)]
+    return [_REDS, letter.is_last, *_copies_to_lists(letter.copies)]
+
+
+def _from_list(fields: list[object]) -> Letter:
+    kind, *rest = fields
+    if kind == _REGULAR:
+        sequence, body = rest
+        return Regular(_positive(sequence), _bytes(body))
+    if kind == _STATE:
+        committed, attempted, green, green_digest, base, base_digest, tail, have, is_voter, roster = rest
+        return State(
+            _natural(committed),
+            _natural(attempted),
+            _natural(green),
+            _digest(green_digest),
+            _natural(base),
+            _digest(base_digest),
+            unpack_ids(_list(tail)),
+            _vector(_list(have)),
+            _boolean(is_voter),
+            _digest(roster),
+        )
+    if kind == _ATTEMPT:
+        number, digest = rest
+        return Attempt(_positive(number), _digest(digest))
+    if kind == _COMMIT:
+        (number,) = rest
+        return Commit(_positive(number))
+    if kind == _PRIORITY:
+        position, names, copies = rest
+        return Priority(_natural(position), _copies(_list(names), _list(copies)))
+    if kind == _REDS:
+        is_last, names, copies = rest
+        return Reds(_copies(_list(names), _list(copies)), _boolean(is_last))
+    raise LetterError(f"unknown kind {kind!r}")
+
+
+# Ids: runs of consecutive sequences of one stream
+
+
+def pack_ids(ids: Iterable[MessageId]) -> list[object]:
+    """[name, incarnation, first, count, …]: a sender's messages mostly follow each other."""
+    flat: list[object] = []
+    for (stream, _), run in groupby(enumerate(ids), key=lambda item: (item[1].stream, item[1].sequence - item[0])):
+        first, *more = [message.sequence for _, message in run]
+        flat += [*stream, first, 1 + len(more)]
+    return flat
+
+
+def unpack_ids(flat: list[object]) -> tuple[MessageId, ...]:
+    if len(flat) % 4:
+        raise LetterError("ids come in fours")
+    ids: list[MessageId] = []
+    for name, incarnation, first, count in zip(*[iter(flat)] * 4, strict=True):
+        stream, start = _machine(name, incarnation), _positive(first)
+        if _natural(count) > len(flat) * 65_536:
+            raise LetterError("a run too long to be true")
+        ids += [MessageId(stream, sequence) for sequence in range(start, start + _natural(count))]
+    return tuple(ids)
+
+
+# Copies: streams and views once for all of them, since they repeat
+
+
+def _copies_to_lists(copies: tuple[Copy, ...]) -> tuple[list[object], list[object]]:
+    numbers: dict[Machine | ViewId, int] = {}
+    names: list[object] = []
+    flat: list[object] = []
+
+    def number_of(subject: Machine | ViewId) -> int:
+        number = numbers.get(subject)
+        if number is None:
+            number = numbers[subject] = len(numbers)
+            names.append(list(subject))
+        return number
+
+    for copy in copies:
+        stream, sequence = copy.id
+        flat += [number_of(stream), sequence, copy.clock, number_of(copy.view), copy.body]
+    return names, flat
+
+
+def _copies(names: list[object], flat: list[object]) -> tuple[Copy, ...]:
+    if len(flat) % 5:
+        raise LetterError("copies come in fives")
+    subjects = [_subject(_list(name)) for name in names]
+    copies: list[Copy] = []
+    for stream, sequence, clock, view, body in zip(*[iter(flat)] * 5, strict=True):
+        sender, origin = subjects[_natural(stream)], subjects[_natural(view)]
+        if type(sender) is not Machine or type(origin) is not ViewId:
+            raise LetterError("a copy without a stream or a view")
+        content = None if body is None else _bytes(body)
+        copies.append(Copy(MessageId(sender, _positive(sequence)), _positive(clock), origin, content))
+    return tuple(copies)
+
+
+def _subject(fields: list[object]) -> Machine | ViewId:
+    if len(fields) == 2:
+        return _machine(*fields)
+    clock, name, incarnation = fields
+    return ViewId(_natural(clock), *_machine(name, incarnation))
+
+
+def _vector(flat: list[object]) -> Vector:
+    if len(flat) % 3:
+        raise LetterError("a vector comes in threes")
+    groups = zip(*[iter(flat)] * 3, strict=True)
+    return tuple((_machine(name, incarnation), _positive(last)) for name, incarnation, last in groups)
+
+
+def _machine(name: object, incarnation: object) -> Machine:
+    if type(name) is not str or not 0 < len(name.encode()) <= NAME_BYTES_MAX:
+        raise LetterError("a name is text of 1 to 64 bytes")
+    return Machine(name, _natural(incarnation))
+
+
+def _natural(item: object) -> int:
+    if type(item) is not int or not 0 <= item <= SEQUENCE_MAX:
+        raise LetterError("expected a natural number")
+    return item
+
+
+def _positive(item: object) -> int:
+    if _natural(item) < 1:
+        raise LetterError("expected a positive number")
+    return item  # type: ignore[return-value]  # _natural has seen to it
+
+
+def _bytes(item: object) -> bytes:
+    if type(item) is not bytes:
+        raise LetterError("expected bytes")
+    return item
+
+
+def _digest(item: object) -> bytes:
+    if len(_bytes(item)) != DIGEST_BYTES:
+        raise LetterError(f"a digest has {DIGEST_BYTES} bytes")
+    return item  # type: ignore[return-value]  # _bytes has seen to it
+
+
+def _boolean(item: object) -> bool:
+    if type(item) is not bool:
+        raise LetterError("expected true or false")
+    return item
+
+
+def _list(item: object) -> list[object]:
+    if type(item) is not list:
+        raise LetterError("expected an array")
+    return item

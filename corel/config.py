@@ -1,0 +1,50 @@
+"""Every bound of the log, with what it trades off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CorelConfig:
+    """Defaults suit a LAN and a disk that syncs in milliseconds."""
+
+    submitted_max: int = 16_384
+    """Messages accepted and not yet sent, because a recovery is under way or the window is full. More are
+    refused."""
+
+    submitted_bytes_max: int = 64 * 1_048_576
+    """The same in bytes."""
+
+    outstanding_max: int = 4_096
+    """Own messages handed to the transport that have not left. More wait here."""
+
+    outstanding_bytes_max: int = 2 * 1_048_576
+    """The same in bytes; one message is always allowed. With the retransmissions under way it must stay below what
+    the transport's queue holds."""
+
+    batch_bytes_max: int = 131_072
+    """Largest part of a retransmission. Larger ones cost fewer messages; smaller ones let others' messages
+    pass."""
+
+    batches_ahead_max: int = 8
+    """Parts of a retransmission sent and not yet logged by everybody. More use the network better; each takes
+    memory at every member."""
+
+    bodies_bytes_max: int = 64 * 1_048_576
+    """Bodies of messages kept in memory. What is older is read from disk when somebody needs it."""
+
+    solicit_after_ms: float = 20.0
+    """How long a message may wait for members' acknowledgements before they are asked for them: they may have been
+    lost. Doubles with every time, up to the transport's heartbeat."""
+
+    sync_stall_ms: float = 2_000.0
+    """A write to disk that takes longer is a stalled disk: this node leaves the others, who wait for it with every
+    message, and comes back when its disk works."""
+
+    debug_invariants: bool = False
+    """Check the invariants of section 3.4 after every step. Costs a look at everything that is not green."""
+
+    def __post_init__(self) -> None:
+        if self.batches_ahead_max < 1:
+            raise ValueError("batches_ahead_max must be at least 1, or nothing would ever be retransmitted")

@@ -1,0 +1,177 @@
+"""MQ: the green prefix, the yellow zone, the red suffix (section 3.2.1).
+
+Green messages are final and only counted here: they are in the log on disk. The yellow zone is `base` (what
+everybody committed to) and after it what was received in the primary since, in timestamp order. Red is always in
+timestamp order, so its order is never written anywhere.
+
+A message is here as soon as it is received and handed to the disk. What needs it to be *on* disk
+(acknowledgements, state messages) waits for that elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
+
+from corel.messages import DIGEST_BYTES, EMPTY_DIGEST, Entry, MessageId, Stream, Vector
+
+_timestamp_of = attrgetter("timestamp")
+
+
+class BrokenInvariant(Exception):
+    """The log is in a state that cannot be. The node must stop, its data intact."""
+
+
+def chained(digest: bytes, ids: Iterable[MessageId]) -> bytes:
+    """The digest of an order that continues one of this digest."""
+    for (name, incarnation), sequence in ids:
+        link = f"{name}.{incarnation}.{sequence}".encode()
+        digest = hashlib.blake2b(link, digest_size=DIGEST_BYTES, key=digest).digest()
+    return digest
+
+
+class MessageQueue:
+    """One node's queue. Lines are numbers of messages from its start."""
+
+    def __init__(self) -> None:
+        self.green = 0
+        """The green line."""
+        self.green_digest = EMPTY_DIGEST
+        self.green_last: dict[Stream, int] = {}
+        """Of each stream, the last message that is green."""
+        self.yellow: list[Entry] = []
+        self.red: list[Entry] = []
+        self.base = 0
+        """How long the queue was at the last commitment this node knows of."""
+        self.base_digest = EMPTY_DIGEST
+        self._open: dict[MessageId, Entry] = {}
+        """What is not green, by id."""
+        self._last: dict[Stream, int] = {}
+        """Of each stream with messages that are not green, the last."""
+
+    def restore(self, yellow: list[Entry], red: list[Entry]) -> None:
+        """What was not green when the node stopped, in order."""
+        self.yellow, self.red = yellow, red
+        for entry in self:
+            stream, sequence = entry.id
+            self._open[entry.id] = entry
+            self._last[stream] = max(sequence, self._last.get(stream, 0))
+
+    # What is here
+
+    def __len__(self) -> int:
+        return self.green + len(self.yellow) + len(self.red)
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Everything that is not green, in order."""
+        yield from self.yellow
+        yield from self.red
+
+    @property
+    def yellow_line(self) -> int:
+        return self.green + len(self.yellow)
+
+    def last_of(self, stream: Stream) -> int:
+        """The last message of a stream that is here, green or not."""
+        return self._last.get(stream) or self.green_last.get(stream, 0)
+
+    def get(self, message_id: MessageId) -> Entry | None:
+        """A message that is here and not green."""
+        return self._open.get(message_id)
+
+    def have(self) -> Vector:
+        return tuple(sorted(self._last.items()))
+
+    def tail(self) -> list[Entry]:
+        """The yellow messages that are not part of the base, nor green."""
+        return self.yellow[max(0, self.base - self.green) :]
+
+    def digest(self) -> bytes:
+        """Of the order of the whole queue."""
+        return chained(self.green_digest, [entry.id for entry in self])
+
+    # New messages
+
+    def add_yellow(self, entry: Entry) -> None:
+        """Received in the primary component: takes its place by timestamp after the base."""
+        self._add(entry)
+        _insert(self.yellow, entry, max(0, self.base - self.green))
+
+    def add_red(self, entry: Entry) -> None:
+        self._add(entry)
+        _insert(self.red, entry, 0)
+
+    def _add(self, entry: Entry) -> None:
+        stream, sequence = entry.id
+        if sequence != self.last_of(stream) + 1:
+            raise BrokenInvariant(f"{entry.id} cannot follow {stream}.{self.last_of(stream)} (Causal)")
+        self._open[entry.id] = entry
+        self._last[stream] = sequence
+
+    # Colours
+
+    def turn_green(self, count: int) -> list[Entry]:
+        """The first messages that are not green become it, and are returned."""
+        from_red = count - len(self.yellow)
+        turned = self.yellow[:count]
+        del self.yellow[:count]
+        if from_red > 0:
+            turned += self.red[:from_red]
+            del self.red[:from_red]
+        self.green_digest = chained(self.green_digest, [entry.id for entry in turned])
+        self.green += len(turned)
+        for entry in turned:
+            stream, sequence = entry.id
+            del self._open[entry.id]
+            self.green_last[stream] = sequence
+            if self._last.get(stream) == sequence:
+                del self._last[stream]
+        return turned
+
+    def turn_yellow(self) -> None:
+        """Commitment: everything that is not green is yellow, and everybody who commits has the same."""
+        self.yellow += self.red
+        self.red = []
+        self.base = len(self)
+        self.base_digest = self.digest()
+
+    def retreat(self, yellow_line: int) -> list[Entry]:
+        """Yellow messages from the line on become red, and are returned."""
+        keep = yellow_line - self.green
+        demoted = self.yellow[keep:]
+        del self.yellow[keep:]
+        for entry in demoted:
+            entry.primary = 0
+            _insert(self.red, entry, 0)
+        return demoted
+
+    def adopt(self, order: Iterable[MessageId], yellow_line: int, base: int, base_digest: bytes) -> list[Entry]:
+        """Step 6: `order` is what follows our green prefix up to `yellow_line`, all of it here. It becomes the
+        yellow zone; what else was yellow becomes red. Returns what was demoted."""
+        zone = [self._open[message_id] for message_id in order]
+        if self.green + len(zone) != yellow_line:
+            raise BrokenInvariant(f"{len(zone)} messages do not lead from {self.green} to {yellow_line}")
+        in_zone = {entry.id for entry in zone}
+        demoted = [entry for entry in self.yellow if entry.id not in in_zone]
+        for entry in demoted:
+            entry.primary = 0
+        rest = [entry for entry in self if entry.id not in in_zone]
+        self.yellow = zone
+        self.red = sorted(rest, key=_timestamp_of)
+        self.base = base
+        self.base_digest = base_digest
+        return demoted
+
+    def forget_streams(self, keep: Iterable[Stream]) -> None:
+        """Streams whose messages are all green at everybody, and which will have no more, need not be known."""
+        kept = {*keep, *self._last}
+        self.green_last = {stream: last for stream, last in self.green_last.items() if stream in kept}
+
+
+def _insert(entries: list[Entry], entry: Entry, low: int) -> None:
+    """By timestamp, from `low` on: nearly always at the end."""
+    if len(entries) <= low or entries[-1].timestamp < entry.timestamp:
+        entries.append(entry)
+    else:
+        entries.insert(bisect_left(entries, entry.timestamp, lo=low, key=_timestamp_of), entry)

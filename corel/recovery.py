@@ -1,0 +1,147 @@
+"""The Recovery Procedure, steps 3, 4 and 7 (section 3.5.2), as pure functions of the state messages.
+
+Everybody computes the same from the same states, so nobody has to be told what to do.
+
+Where this differs from the paper, and why:
+
+- State messages are exchanged after every change, also if nobody is new: a change in the middle of a recovery or
+  of an establishment leaves members with different attempts and unfinished retransmissions (trap 3). What the
+  states show to be unnecessary is skipped.
+- The yellow line retreats to the longest common prefix of the representatives' yellow zones, which the states
+  carry (trap 4).
+- A message is retransmitted by whoever has most of its stream. Everybody sends in the order of timestamps, and
+  receivers merge: that is causally closed at every moment, and needs none of Fig. 4's waiting for each other (trap
+  10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+from zlib import crc32
+
+from corel.message_queue import BrokenInvariant
+from corel.messages import MessageId, State, Stream
+from corel.quorum import Roster
+from transport.messages import Machine
+
+
+class RosterMismatch(Exception):
+    """Members were told of different rosters: nothing can be agreed with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the states of a view's members come to."""
+
+    committed: int
+    """Max_Committed."""
+    attempted: int
+    """The highest attempt any member knows of."""
+    representatives: tuple[Machine, ...]
+    """Members whose last committed primary is that."""
+    representative: Machine
+    """The one who retransmits for all of them."""
+    green: int
+    """Where the green line will be: the highest of all."""
+    yellow: int
+    """Where the yellow line will be."""
+    base: int
+    base_digest: bytes
+    priority_from: int | None
+    """Where the retransmission of priority messages begins, if anybody needs it: step 4 skips it if all are
+    representatives."""
+    voters: tuple[str, ...]
+    """Those who count, once all have recovered."""
+    restored: tuple[Machine, ...]
+    """Those who had forgotten, and count from now on (trap 7)."""
+
+
+def make_plan(states: Mapping[Machine, State], roster: Roster) -> Plan:
+    """Steps 3 and 4."""
+    if any(state.roster != roster.digest() for state in states.values()):
+        raise RosterMismatch
+    members = sorted(states)
+    committed = max(state.committed for state in states.values())
+    representatives = [member for member in members if states[member].committed == committed]
+    green = max(state.green for state in states.values())
+    first = states[representatives[0]]
+    for member in representatives:
+        state = states[member]
+        if (state.base, state.base_digest) != (first.base, first.base_digest):
+            raise BrokenInvariant(
+                f"{member} and {representatives[0]} committed to different queues as {committed}"
+            )
+    yellow = _common_yellow_line([states[member] for member in representatives])
+    if yellow < green:
+        raise BrokenInvariant(
+            f"a green line is at {green}, but primary {committed} agrees to {yellow} only (Yellow)"
+        )
+    others = [states[member].green for member in members if member not in representatives]
+    voters = [member for member in members if states[member].is_voter]
+    restored = [member for member in members if member not in voters]
+    if not roster.restores_vote(voter.name for voter in voters):
+        restored = []
+    return Plan(
+        committed=committed,
+        attempted=max(state.attempted for state in states.values()),
+        representatives=tuple(representatives),
+        representative=max(representatives, key=lambda member: states[member].green),
+        green=green,
+        yellow=yellow,
+        base=first.base,
+        base_digest=first.base_digest,
+        priority_from=min(others) if others else None,
+        voters=tuple(member.name for member in sorted((*voters, *restored))),
+        restored=tuple(restored),
+    )
+
+
+def _common_yellow_line(states: Iterable[State]) -> int:
+    """The end of the longest common prefix of these queues' green and yellow parts. Up to the highest of their
+    green lines and the base they are equal, or the Yellow invariant is broken."""
+    states = list(states)
+    starts = [max(state.green, state.base) for state in states]
+    start = max(starts)
+    zones = [state.tail[start - own_start :] for state, own_start in zip(states, starts, strict=True)]
+    for state, own_start in zip(states, starts, strict=True):
+        if own_start + len(state.tail) < start:
+            raise BrokenInvariant(
+                f"a yellow line of {own_start + len(state.tail)} below a green line of {start} (Yellow)"
+            )
+    return start + _common_length(zones)
+
+
+def _common_length(zones: list[tuple[MessageId, ...]]) -> int:
+    shortest = min(zones, key=len)
+    for place, message_id in enumerate(shortest):
+        if any(zone[place] != message_id for zone in zones):
+            return place
+    return len(shortest)
+
+
+class Share(NamedTuple):
+    """Messages of one stream that one member is to retransmit: after `after`, up to `through`."""
+
+    stream: Stream
+    after: int
+    through: int
+
+
+def red_shares(
+    states: Mapping[Machine, State], yellow_last_of: Callable[[Stream], int]
+) -> dict[Machine, list[Share]]:
+    """Step 7: who retransmits which red messages. `yellow_last_of` is the last message of a stream that is green
+    or yellow, and so by now at everybody."""
+    lasts = {member: dict(state.have) for member, state in states.items()}
+    streams = sorted({stream for have in lasts.values() for stream in have})
+    shares: dict[Machine, list[Share]] = {}
+    for stream in streams:
+        floor = yellow_last_of(stream)
+        reached = {member: max(lasts[member].get(stream, 0), floor) for member in sorted(lasts)}
+        after, through = min(reached.values()), max(reached.values())
+        if after < through:
+            holders = [member for member, last in reached.items() if last == through]
+            sender = holders[crc32(str(stream).encode()) % len(holders)]
+            shares.setdefault(sender, []).append(Share(stream, after, through))
+    return shares

@@ -1,0 +1,117 @@
+"""What is on disk, and what a node makes of it when it starts.
+
+The log holds messages in the order in which they were written (`arrival`), and apart from them the green order,
+which only grows. The order of yellow messages is written when it is decided (a commitment, a recovery); yellow
+messages received since follow it by timestamp, and red ones are in timestamp order always, so nothing is ever
+rewritten.
+
+A `Write` is atomic. The machine has one under way at a time and gathers the next meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from corel.message_queue import MessageQueue
+from corel.messages import EMPTY_DIGEST, Entry, MessageId, Vector
+from transport.messages import ViewId
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The metadata record: small, and written with every `Write`."""
+
+    committed: int = 0
+    attempted: int = 0
+    is_voter: bool = False
+    green: int = 0
+    green_digest: bytes = EMPTY_DIGEST
+    base: int = 0
+    base_digest: bytes = EMPTY_DIGEST
+    streams: Vector = ()
+    """The last green message of each stream."""
+    next_arrival: int = 0
+    open_from: int = 0
+    """No message that is not green has a lower arrival."""
+    tail_from: int = 0
+    """Messages of the last committed primary with this arrival or a higher one are yellow, after `Yellow`."""
+    clock: int = 0
+    """No message in the log has a higher clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Yellow:
+    """The yellow zone when it was last decided: from which position on, which messages."""
+
+    position: int = 0
+    arrivals: tuple[int, ...] = ()
+
+
+class Record(NamedTuple):
+    """A message in the log. It never changes, whatever becomes of the message."""
+
+    arrival: int
+    id: MessageId
+    clock: int
+    view: ViewId
+    primary: int
+    body: bytes
+
+    def entry(self) -> Entry:
+        entry = Entry(self.id, self.clock, self.view, self.body)
+        entry.arrival = self.arrival
+        entry.primary = self.primary
+        return entry
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One atomic change of what is on disk."""
+
+    records: tuple[Record, ...]
+    """New in the log, in the order of their arrivals."""
+    greened: tuple[int, ...]
+    """Arrivals that continue the green order."""
+    yellow: Yellow | None
+    """If it was decided anew."""
+    lines: Lines
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """What a node starts with."""
+
+    lines: Lines
+    queue: MessageQueue
+
+
+class Log(Protocol):
+    """What the machine may read of what is on disk. It reads nothing that is still being written."""
+
+    def body(self, arrival: int) -> bytes:
+        """The body of a message."""
+
+    def green(self, first: int, count: int) -> Sequence[Entry]:
+        """Green messages by position, with bodies."""
+
+
+def restore(lines: Lines, yellow: Yellow, logged: Iterable[Entry]) -> Image:
+    """`logged` is everything from `lines.open_from` on, in the order of arrival."""
+    green_last = dict(lines.streams)
+    open_entries = [entry for entry in logged if entry.id.sequence > green_last.get(entry.id.stream, 0)]
+    by_arrival = {entry.arrival: entry for entry in open_entries}
+    decided = yellow.arrivals[max(0, lines.green - yellow.position) :]
+    zone = [by_arrival.pop(arrival) for arrival in decided]
+    rest = sorted(by_arrival.values(), key=lambda entry: entry.timestamp)
+    queue = MessageQueue()
+    queue.green, queue.green_digest, queue.green_last = lines.green, lines.green_digest, green_last
+    queue.base, queue.base_digest = lines.base, lines.base_digest
+    tail: list[Entry] = []
+    red: list[Entry] = []
+    for entry in rest:
+        is_yellow = entry.primary == lines.committed > 0 and entry.arrival >= lines.tail_from
+        (tail if is_yellow else red).append(entry)
+    queue.restore(zone + tail, red)
+    return Image(lines, queue)

@@ -1,0 +1,328 @@
+"""The log on disk: one LMDB environment per node, one synced transaction per `Write`.
+
+    messages   arrival of its first message -> a batch of messages, as one write brought them
+    order      position of its first message -> arrivals of green messages, as one write made them green
+    meta       "identity", "lines", "yellow"
+
+Every value begins with a checksum. A damaged one is an error that names the file and the way out, never a wrong
+answer. Few and large values: py-lmdb gives up and retakes the interpreter's lock with every put.
+
+The map is reserved once, large and sparse: nothing has to grow under open readers.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from array import array
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from sys import byteorder
+from typing import Any
+from uuid import uuid4
+from zlib import crc32
+
+import lmdb
+import msgpack
+
+from corel.messages import Entry, MessageId
+from corel.storage import Image, Lines, Record, Write, Yellow, restore
+from transport.messages import Machine, ViewId
+
+FORMAT = 1
+MAP_BYTES = 64 * 1024**3
+"""Reserved address space, and the most a log can grow to. The file takes what is in it."""
+
+_READERS_MAX = 126
+_BATCHES_CACHED = 32
+_CHECKSUM_BYTES = 4
+_DAMAGE = (lmdb.CorruptedError, lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.PageNotFoundError)
+
+
+class StoreError(Exception):
+    """The store cannot be used. The message says what to do."""
+
+
+class DiskFull(StoreError):
+    """There is no room for the write. Nothing of it is there; everything before is."""
+
+
+class StalledDisk(StoreError):
+    """The disk takes too long."""
+
+
+class Store:
+    """One node's log. `is_new_cluster` lets an empty one vote: there is nothing that it can have forgotten."""
+
+    def __init__(
+        self, directory: Path, cluster: str, node: str, is_new_cluster: bool = False, map_bytes: int = MAP_BYTES
+    ) -> None:
+        self.directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+        self._lock = _lock(directory)
+        try:
+            self._environment = _open(directory, map_bytes)
+            self._messages = self._environment.open_db(b"messages")
+            self._order = self._environment.open_db(b"order")
+            self._meta = self._environment.open_db(b"meta")
+            self.uuid = self._identify(cluster, node, is_new_cluster)
+        except lmdb.Error as error:
+            os.close(self._lock)
+            raise _explained(error, directory) from error
+        except BaseException:
+            os.close(self._lock)
+            raise
+        self._cache: OrderedDict[int, list[Record]] = OrderedDict()
+
+    def close(self) -> None:
+        self._environment.close()
+        os.close(self._lock)
+
+    # Writing
+
+    def write(self, write: Write) -> None:
+        """Returns when it is on disk, all of it, or raises, and none of it is."""
+        try:
+            with self._environment.begin(write=True) as transaction:
+                if write.records:
+                    key = _key(write.records[0].arrival)
+                    transaction.put(key, _pack(_records_to_list(write.records)), db=self._messages, append=True)
+                if write.greened:
+                    key = _key(write.lines.green - len(write.greened))
+                    transaction.put(key, _checked(_arrivals_to_bytes(write.greened)), db=self._order, append=True)
+                if write.yellow is not None:
+                    arrivals = _arrivals_to_bytes(write.yellow.arrivals)
+                    transaction.put(b"yellow", _pack([write.yellow.position, arrivals]), db=self._meta)
+                transaction.put(b"lines", _pack(_lines_to_list(write.lines)), db=self._meta)
+        except lmdb.Error as error:
+            raise _explained(error, self.directory) from error
+
+    # Reading
+
+    def load(self) -> Image:
+        with self._environment.begin(buffers=False) as transaction:
+            lines = _lines(self._unpack(transaction.get(b"lines", db=self._meta), "lines"))
+            position, arrivals = self._unpack(transaction.get(b"yellow", db=self._meta), "yellow")
+            yellow = Yellow(position, tuple(_arrivals(arrivals)))
+            logged = [record.entry() for record in self._scan(transaction, lines.open_from)]
+        for entry in logged:
+            entry.body = None  # it is on disk
+        if logged and logged[-1].arrival + 1 != lines.next_arrival:
+            raise self._damaged(f"messages end at {logged[-1].arrival}, not at {lines.next_arrival - 1}")
+        return restore(lines, yellow, logged)
+
+    def body(self, arrival: int) -> bytes:
+        return self._record(arrival).body
+
+    def green(self, first: int, count: int) -> Sequence[Entry]:
+        """Green messages by position; fewer if there are not so many."""
+        return [self._record(arrival).entry() for arrival in self._green_arrivals(first, count)]
+
+    def _green_arrivals(self, first: int, count: int) -> list[int]:
+        found: list[int] = []
+        with self._environment.begin(db=self._order) as transaction, transaction.cursor() as cursor:
+            is_there = _seek(cursor, first)
+            while is_there and len(found) < count:
+                start = int.from_bytes(cursor.key(), "big")
+                arrivals = _arrivals(self._verified(cursor.value(), f"order {start}"))
+                found += arrivals[max(0, first - start) :][: count - len(found)]
+                is_there = cursor.next()
+        return found
+
+    def _record(self, arrival: int) -> Record:
+        for start, batch in reversed(self._cache.items()):
+            if start <= arrival < start + len(batch):
+                return batch[arrival - start]
+        with self._environment.begin(db=self._messages) as transaction, transaction.cursor() as cursor:
+            if not _seek(cursor, arrival):
+                raise self._damaged(f"message {arrival} is missing")
+            batch = self._batch(cursor)
+        start = batch[0].arrival
+        if arrival >= start + len(batch):
+            raise self._damaged(f"message {arrival} is missing")
+        self._cache[start] = batch
+        if len(self._cache) > _BATCHES_CACHED:
+            self._cache.popitem(last=False)
+        return batch[arrival - start]
+
+    def _scan(self, transaction: Any, first: int) -> Iterator[Record]:
+        with transaction.cursor(db=self._messages) as cursor:
+            is_there = _seek(cursor, first) or cursor.first()
+            while is_there:
+                for record in self._batch(cursor):
+                    if record.arrival >= first:
+                        yield record
+                is_there = cursor.next()
+
+    def _batch(self, cursor: Any) -> list[Record]:
+        start = int.from_bytes(cursor.key(), "big")
+        return _records(start, self._unpack(cursor.value(), f"messages {start}"))
+
+    # Identity
+
+    def _identify(self, cluster: str, node: str, is_new_cluster: bool) -> str:
+        with self._environment.begin(db=self._meta) as transaction:
+            value = transaction.get(b"identity")
+        if value is None:
+            return self._initialize(cluster, node, is_new_cluster)
+        form, its_cluster, its_node, uuid = self._unpack(value, "identity")
+        if form != FORMAT:
+            raise StoreError(
+                f"{self.directory} was written in format {form}; this version of corelkv reads {FORMAT}. "
+                "Use the version that wrote it, or another --data directory."
+            )
+        if (its_cluster, its_node) != (cluster, node):
+            raise StoreError(
+                f"{self.directory} belongs to node {its_node} of cluster {its_cluster}, not to {node} of "
+                f"{cluster}. Give this node its own --data directory."
+            )
+        return str(uuid)
+
+    def _initialize(self, cluster: str, node: str, is_new_cluster: bool) -> str:
+        uuid = str(uuid4())
+        with self._environment.begin(write=True, db=self._meta) as transaction:
+            transaction.put(b"identity", _pack([FORMAT, cluster, node, uuid]))
+            transaction.put(b"lines", _pack(_lines_to_list(Lines(is_voter=is_new_cluster))))
+            transaction.put(b"yellow", _pack([0, b""]))
+        return uuid
+
+    # Checksums
+
+    def _unpack(self, value: bytes | None, what: str) -> Any:
+        return msgpack.unpackb(self._verified(value, what), strict_map_key=False)
+
+    def _verified(self, value: bytes | None, what: str) -> bytes:
+        if value is None or len(value) < _CHECKSUM_BYTES:
+            raise self._damaged(f"{what} is missing")
+        content = value[_CHECKSUM_BYTES:]
+        if crc32(content) != int.from_bytes(value[:_CHECKSUM_BYTES], "big"):
+            raise self._damaged(f"the checksum of {what} is wrong")
+        return content
+
+    def _damaged(self, why: str) -> StoreError:
+        return _damaged(self.directory, why)
+
+
+def _damaged(directory: Path, why: str) -> StoreError:
+    return StoreError(
+        f"{directory / 'data.mdb'} is damaged ({why}). Move the directory away and start the node again: it takes "
+        "the log over from the others, and votes again when it has recovered with half of them. What it alone had "
+        "is lost."
+    )
+
+
+def _open(directory: Path, map_bytes: int) -> lmdb.Environment:
+    return lmdb.open(str(directory), map_size=map_bytes, max_dbs=4, max_readers=_READERS_MAX, readahead=False)
+
+
+def _lock(directory: Path) -> int:
+    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        owner = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
+        os.close(descriptor)
+        raise StoreError(
+            f"{directory} is in use by process {owner}. Two nodes cannot share a --data directory."
+        ) from None
+    os.truncate(descriptor, 0)
+    os.write(descriptor, b"%d\n" % os.getpid())
+    return descriptor
+
+
+def _explained(error: lmdb.Error, directory: Path) -> StoreError:
+    number = error.args[0] if error.args and isinstance(error.args[0], int) else None
+    text = str(error)
+    is_full = isinstance(error, (lmdb.MapFullError, lmdb.DiskError)) or number in (errno.ENOSPC, errno.EDQUOT)
+    if is_full or os.strerror(errno.ENOSPC) in text or os.strerror(errno.EDQUOT) in text:
+        return DiskFull(f"no room in {directory}: {error}. Make room; the node takes writes again by itself.")
+    if isinstance(error, lmdb.ReadonlyError) or os.strerror(errno.EROFS) in text:
+        return StoreError(f"{directory} cannot be written: {error}. Remount it writable; the node goes on then.")
+    if isinstance(error, _DAMAGE):
+        return _damaged(directory, str(error))
+    return StoreError(f"{directory}: {error}")
+
+
+def _seek(cursor: Any, number: int) -> bool:
+    """To the record that holds this number: the last whose key is not above it."""
+    if cursor.set_range(_key(number)):
+        return bool(cursor.key() == _key(number) or cursor.prev())
+    return bool(cursor.last())
+
+
+def _key(number: int) -> bytes:
+    return number.to_bytes(8, "big")
+
+
+def _checked(content: bytes) -> bytes:
+    return crc32(content).to_bytes(_CHECKSUM_BYTES, "big") + content
+
+
+def _pack(item: object) -> bytes:
+    return _checked(msgpack.packb(item))
+
+
+def _arrivals_to_bytes(arrivals: Sequence[int]) -> bytes:
+    numbers = array("Q", arrivals)
+    if byteorder == "big":
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def _arrivals(content: bytes) -> list[int]:
+    numbers = array("Q", content)
+    if byteorder == "big":
+        numbers.byteswap()
+    return numbers.tolist()
+
+
+def _records_to_list(records: Sequence[Record]) -> list[object]:
+    """Streams and views once each, since they repeat."""
+    numbers: dict[Machine | ViewId, int] = {}
+    flat: list[object] = []
+    for record in records:
+        stream, sequence = record.id
+        flat += [
+            numbers.setdefault(stream, len(numbers)),
+            sequence,
+            record.clock,
+            numbers.setdefault(record.view, len(numbers)),
+            record.primary,
+            record.body,
+        ]
+    return [[list(subject) for subject in numbers], flat]
+
+
+def _records(start: int, item: Any) -> list[Record]:
+    names, flat = item
+    subjects = [ViewId(*name) if len(name) == 3 else Machine(*name) for name in names]
+    sixes = zip(*[iter(flat)] * 6, strict=True)
+    return [
+        Record(arrival, MessageId(subjects[stream], sequence), clock, subjects[view], primary, body)
+        for arrival, (stream, sequence, clock, view, primary, body) in enumerate(sixes, start)
+    ]
+
+
+def _lines_to_list(lines: Lines) -> list[object]:
+    return [
+        lines.committed,
+        lines.attempted,
+        lines.is_voter,
+        lines.green,
+        lines.green_digest,
+        lines.base,
+        lines.base_digest,
+        [part for stream, last in lines.streams for part in (*stream, last)],
+        lines.next_arrival,
+        lines.open_from,
+        lines.tail_from,
+        lines.clock,
+    ]
+
+
+def _lines(item: Any) -> Lines:
+    flat = item[7]
+    streams = tuple((Machine(name, number), last) for name, number, last in zip(*[iter(flat)] * 3, strict=True))
+    return Lines(*[*item[:7], streams, *item[8:]])

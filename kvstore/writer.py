@@ -1,0 +1,69 @@
+"""The thread that writes to disk: while one write syncs, the machine gathers the next."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from corel.effects import Persist
+from corel.store import Store, StoreError
+
+
+class Writer:
+    """Executes writes in order. The callbacks run on the event loop."""
+
+    def __init__(
+        self,
+        store: Store,
+        loop: asyncio.AbstractEventLoop,
+        on_persisted: Callable[[int], None],
+        on_failed: Callable[[StoreError], None],
+    ) -> None:
+        self._store = store
+        self._loop = loop
+        self._on_persisted = on_persisted
+        self._on_failed = on_failed
+        self._queue: SimpleQueue[Persist | None] = SimpleQueue()
+        self._since: float | None = None
+        self._thread = threading.Thread(target=self._run, name="corelkv-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, persist: Persist) -> None:
+        self._since = time.monotonic()
+        self._queue.put(persist)
+
+    def busy_ms(self) -> float:
+        """How long the write under way has been so; 0 if there is none."""
+        since = self._since
+        return 0.0 if since is None else (time.monotonic() - since) * 1_000.0
+
+    def stop(self) -> None:
+        """Takes no more; what is under way ends when the disk lets it."""
+        self._queue.put(None)
+
+    def join(self, seconds: float) -> bool:
+        """Waits for the end; returns whether it has come."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        while (persist := self._queue.get()) is not None:
+            try:
+                self._store.write(persist.write)
+            except StoreError as error:
+                self._report(self._on_failed, error)
+                return
+            self._since = None
+            self._report(self._on_persisted, persist.token)
+
+    def _report(self, callback: Callable[..., None], argument: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback, argument)
+        except RuntimeError:  # the loop is gone, and nobody waits for this any more
+            self._queue.put(None)

@@ -1,0 +1,47 @@
+"""What a checker of the log is told, and the history of the cluster that the run keeps for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from corel.corel import Corel
+from corel.effects import Greened, Logged
+from corel.messages import Entry, MessageId, Stream
+
+
+@dataclass(slots=True)
+class History:
+    """What has happened anywhere."""
+
+    order: list[MessageId] = field(default_factory=list)
+    """The one order, as long as any node has ever made it green."""
+    positions: dict[MessageId, int] = field(default_factory=dict)
+    pasts: dict[MessageId, dict[Stream, int]] = field(default_factory=dict)
+    """Of each message, the last of each stream in its sender's queue when it was sent."""
+
+
+class LogChecker:
+    """Ignores everything: each checker overrides what it needs."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+
+    def started(self, node: str, log: Corel) -> None:
+        """The node has read its disk."""
+
+    def greened(self, node: str, log: Corel, greened: Greened) -> None:
+        """The node made these green. They are not in the history yet."""
+
+    def logged(self, node: str, log: Corel, logged: Logged) -> None:
+        """These are on the node's disk, and the node said so to whoever sent them."""
+
+    def stepped(self, node: str, log: Corel) -> None:
+        """The node has executed the effects of an input."""
+
+    def finished(self, logs: Mapping[str, Corel]) -> None:
+        """Quiet, healed, everybody up."""
+
+
+def ids(entries: list[Entry] | tuple[Entry, ...]) -> list[MessageId]:
+    return [entry.id for entry in entries]

@@ -1,0 +1,37 @@
+"""Yellow: what anybody made green in a primary component is yellow or green, at the same place, at everybody who
+knows of that component."""
+
+from __future__ import annotations
+
+from corel.corel import Corel
+from corel.effects import Greened
+from tests.simulator.checkers.base import Violation
+from tests.simulator.checkers.log import History, LogChecker
+
+
+class YellowKept(LogChecker):
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._reached: dict[int, int] = {}
+        """How far anybody has made green that knew of no later primary than this one."""
+
+    def greened(self, node: str, log: Corel, greened: Greened) -> None:
+        line = greened.position + len(greened.entries)
+        self._reached[log.committed] = max(line, self._reached.get(log.committed, 0))
+
+    def started(self, node: str, log: Corel) -> None:
+        self.stepped(node, log)
+
+    def stepped(self, node: str, log: Corel) -> None:
+        known = [line for number, line in self._reached.items() if number <= log.committed]
+        line = max(known, default=0)
+        queue = log.queue
+        if queue.yellow_line < line:
+            raise Violation(
+                f"{node} knows of primary {log.committed}, but is yellow to {queue.yellow_line} only, not {line}"
+            )
+        for position, entry in enumerate(queue.yellow[: max(0, line - queue.green)], queue.green):
+            if self.history.order[position] != entry.id:
+                raise Violation(
+                    f"{node} has {entry.id} at {position}, where {self.history.order[position]} is green"
+                )

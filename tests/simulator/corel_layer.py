@@ -1,0 +1,287 @@
+"""The log in the simulated world: all faults of the layers below, disks that stall, and crashes between any two
+effects.
+
+A run has a phase in which everything the plan holds happens, and the invariants are checked after every step. Then
+the network heals, everybody is up, and within a bounded time everybody must be in one primary component with
+everything that was ever acknowledged green."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from random import Random
+
+from corel.corel import Corel, Stage, TooMuch
+from corel.effects import Event as LogEvent
+from corel.effects import Greened, Logged
+from corel.messages import Entry
+from corel.storage import Write
+from tests.simulator.checkers import Violation
+from tests.simulator.checkers.acknowledged import Acknowledged
+from tests.simulator.checkers.agreed_green import AgreedGreen
+from tests.simulator.checkers.causal_log import CausalLog
+from tests.simulator.checkers.log import History, LogChecker
+from tests.simulator.checkers.primaries import Primaries
+from tests.simulator.checkers.yellow_kept import YellowKept
+from tests.simulator.corel_plan import CorelPlan, DiskFault, PhaseFault
+from tests.simulator.corel_process import CorelProcess
+from tests.simulator.membership_plan import Fault
+from tests.simulator.network import Network
+from tests.simulator.trace import Trace
+from tests.simulator.world import World
+from transport import codec
+from transport.effects import Journal
+from transport.messages import Datagram, View, ViewId
+
+SETTLE_MS_MAX = 12_000.0
+"""After the last fault, everybody is in one primary component with everything green by then."""
+
+QUIET_MS = 1_500.0
+
+
+class CorelRun:
+    """One seed's run. `run()` returns normally, or raises `Violation`."""
+
+    def __init__(self, plan: CorelPlan, trace: Callable[[str], None] | None = None) -> None:
+        self.plan = plan
+        self.world = World()
+        self.random = Random(f"corel run {plan.seed}")
+        self.network: Network[Datagram] = Network(self.world, self.random, plan.below.weather, _datagram_bytes)
+        self.history = History()
+        self.acknowledged = Acknowledged(self.history)
+        self.checkers: list[LogChecker] = [
+            AgreedGreen(self.history),
+            CausalLog(self.history),
+            YellowKept(self.history),
+            Primaries(self.history),
+            self.acknowledged,
+        ]
+        self.coverage: Counter[str] = Counter()
+        self._codec = codec.Codec("simulated")
+        self._is_sending = True
+        self._is_troubled = True
+        self._phases: dict[str, str] = {}
+        self._visits: Counter[str] = Counter()
+        self._sent = 0
+        self._origins: dict[ViewId, set[ViewId]] = {}
+        """Of each view, those that its members came from."""
+        self._trace = Trace(self.world, trace) if trace is not None else None
+        self.processes = {name: self._make(name) for name in plan.below.nodes}
+        if self._trace is not None:
+            self.network.trace = self._trace.on_network
+
+    def run(self) -> None:
+        below = self.plan.below
+        for process, at_ms in zip(self.processes.values(), below.starts_ms, strict=True):
+            self.world.at(at_ms, process.start)
+            if below.messages_per_second:
+                self._schedule_send(process)
+        for fault in below.faults:
+            self.world.at(fault.at_ms, partial(self._apply, fault))
+        for disk_fault in self.plan.disk_faults:
+            self.world.at(disk_fault.at_ms, partial(self._apply_to_disk, disk_fault))
+        self.world.run_until(below.duration_ms)
+        self._is_troubled = False
+        self.network.weather = below.weather.cleared()
+        self.network.heal()
+        for process in self.processes.values():
+            process.crash_after_effects = None
+        self._demand(self._is_one_primary, "one primary component of all")
+        self._is_sending = False
+        for process in self.processes.values():
+            process.submit(b"last of " + process.name.encode())
+        self._demand(self._is_all_green, "everything green everywhere")
+        self.world.run_until(self.world.now + QUIET_MS)
+        logs = {name: process.machine_log for name, process in self.processes.items()}
+        for checker in self.checkers:
+            checker.finished(logs)
+
+    def _demand(self, condition: Callable[[], bool], what: str) -> None:
+        longest = max(process.pause_left_ms() for process in self.processes.values())
+        if not self.world.run_until(self.world.now + SETTLE_MS_MAX + longest, stop=condition):
+            states = {
+                name: process.replica
+                and f"{process.machine_log.stage} {process.machine_log.view.id} {process.machine_log.queue.green}"
+                f"/{len(process.machine_log.queue)}"
+                for name, process in self.processes.items()
+            }
+            raise Violation(f"not {what} after {SETTLE_MS_MAX} ms: {states}")
+
+    def _is_one_primary(self) -> bool:
+        for process in self.processes.values():
+            if process.replica is None or process.is_paused():
+                return False
+            log = process.machine_log
+            if log.stage is not Stage.PRIMARY or len(log.view.members) < len(self.processes):
+                return False
+        return len({process.machine_log.view.id for process in self.processes.values()}) == 1
+
+    def _is_all_green(self) -> bool:
+        lengths = set()
+        for process in self.processes.values():
+            if process.replica is None or len(process.machine_log.queue) > process.machine_log.queue.green:
+                return False
+            lengths.add(process.machine_log.queue.green)
+        is_sent = all(not process.machine_log.waiting for process in self.processes.values())
+        return is_sent and len(lengths) == 1
+
+    # Applications
+
+    def _schedule_send(self, process: CorelProcess) -> None:
+        delay = self.random.expovariate(self.plan.below.messages_per_second / 1_000.0 / len(self.processes))
+        self.world.after(delay, lambda: self._send_some(process))
+
+    def _send_some(self, process: CorelProcess) -> None:
+        if not self._is_sending:
+            return
+        if process.replica is not None and not process.is_paused():
+            size = self.random.randint(0, 60)
+            if self.random.random() < self.plan.below.large_share:
+                size = 3 * self.plan.below.config.datagram_bytes_max
+            self._sent += 1
+            try:
+                process.submit(b"%d " % self._sent + bytes(size))
+            except TooMuch:
+                self.coverage["refused"] += 1
+        self._schedule_send(process)
+
+    # What happens at the processes
+
+    def _make(self, name: str) -> CorelProcess:
+        plan = self.plan
+        below = plan.below
+        process = CorelProcess(
+            name,
+            self.world,
+            self.network,
+            self.random,
+            below.membership,
+            below.config,
+            plan.config,
+            plan.roster,
+            plan.sync_ms,
+        )
+        process.carry = self._through_codec
+        process.on_greened = partial(self._on_greened, process)
+        process.on_logged = partial(self._on_logged, process)
+        process.on_step = partial(self._on_step, process)
+        process.on_started = partial(self._on_started, process)
+        process.on_crash = partial(self._on_crash, process)
+        process.on_own = self._on_own
+        process.on_view = partial(self._on_view, process)
+        process.on_journal = partial(self._on_journal, process)
+        return process
+
+    def _through_codec(self, datagram: Datagram) -> Datagram:
+        return self._codec.decode(self._codec.encode(datagram)) if self.plan.seed % 4 == 0 else datagram
+
+    def _on_started(self, process: CorelProcess, log: Corel) -> None:
+        for checker in self.checkers:
+            checker.started(process.name, log)
+
+    def _on_greened(self, process: CorelProcess, greened: Greened) -> None:
+        log = process.machine_log
+        for checker in self.checkers:
+            checker.greened(process.name, log, greened)
+        order = self.history.order
+        for position, entry in enumerate(greened.entries, greened.position):
+            if position == len(order):
+                order.append(entry.id)
+                self.history.positions[entry.id] = position
+
+    def _on_logged(self, process: CorelProcess, logged: Logged) -> None:
+        for checker in self.checkers:
+            checker.logged(process.name, process.machine_log, logged)
+
+    def _on_step(self, process: CorelProcess) -> None:
+        log = process.machine_log
+        for checker in self.checkers:
+            checker.stepped(process.name, log)
+        if (phase := log.phase) != self._phases.get(process.name):
+            self._phases[process.name] = phase
+            self._visits[phase] += 1
+            for fault in self.plan.phase_faults:
+                if fault.phase == phase and fault.count == self._visits[phase] and self._is_troubled:
+                    self.world.after(fault.after_ms, partial(self._apply_in_phase, fault))
+
+    def _on_own(self, log: Corel, entry: Entry) -> None:
+        """A message of its own is about to enter its queue: what it has is the message's past."""
+        self.history.pasts[entry.id] = {**log.queue.green_last, **dict(log.queue.have())}
+
+    def _on_view(self, process: CorelProcess, view: View) -> None:
+        if process.replica is not None:
+            log = process.machine_log
+            self.coverage[f"view change while {log.phase}"] += 1
+            origins = self._origins.setdefault(view.id, set())
+            origins.add(log.view.id)
+            if len(origins) == 3:
+                self.coverage["merges of three or more components"] += 1
+
+    def _on_crash(self, process: CorelProcess, write: Write | None, was_written: bool) -> None:
+        if write is not None:
+            fate = "written" if was_written else "lost"
+            kind = "yellow" if write.yellow is not None else "messages" if write.records else "lines"
+            self.coverage[f"crash during a write of {kind}, {fate}"] += 1
+
+    def _on_journal(self, process: CorelProcess, journal: Journal) -> None:
+        if isinstance(journal.event, LogEvent):
+            self.coverage[f"{journal.event} {journal.reason}"] += 1
+            if journal.event is LogEvent.REFUSED:
+                raise Violation(f"{process.name} refused {journal.id}: {journal.reason} {journal.details}")
+        if self._trace is not None:
+            self._trace.on_journal(process.name, journal)
+
+    # Faults
+
+    def _apply_in_phase(self, fault: PhaseFault) -> None:
+        if not self._is_troubled:
+            return
+        self.coverage[f"{fault.kind} when {fault.phase}"] += 1
+        if fault.kind == "crash":
+            for name in fault.nodes:
+                if self.processes[name].replica is not None:
+                    self._crash(self.processes[name], fault.down_ms)
+            return
+        self.network.partition([fault.nodes, [name for name in self.processes if name not in fault.nodes]])
+        self.world.after(fault.heal_after_ms, lambda: self.network.heal() if self._is_troubled else None)
+
+    def _apply(self, fault: Fault) -> None:
+        if fault.kind == "partition":
+            self.network.partition(fault.groups)
+        elif fault.kind == "isolate":
+            self.network.partition([[fault.node], [name for name in self.plan.below.nodes if name != fault.node]])
+        elif fault.kind == "one_way":
+            for source, target in fault.pairs:
+                self.network.cut_one_way(source, target)
+        elif fault.kind == "heal":
+            self.network.heal()
+        elif fault.kind == "pause":
+            self.processes[fault.node].pause(fault.for_ms)
+        elif self.processes[fault.node].replica is not None:
+            self._crash(self.processes[fault.node], fault.for_ms)
+
+    def _crash(self, process: CorelProcess, down_ms: float) -> None:
+        process.crash()
+        self.world.after(down_ms, process.start)
+
+    def _apply_to_disk(self, fault: DiskFault) -> None:
+        process = self.processes[fault.node]
+        if fault.stall_ms:
+            process.stall(fault.stall_ms)
+        elif process.replica is None:
+            return
+        elif fault.is_wiped:
+            process.crash()
+            process.wipe()
+            self.acknowledged.forget_disk(fault.node)
+            self.coverage["disks replaced"] += 1
+            self.world.after(fault.down_ms, process.start)
+        else:
+            process.down_ms = fault.down_ms
+            process.crash_after_effects = fault.crash_after_effects
+
+
+def _datagram_bytes(datagram: Datagram) -> int:
+    overhead = codec.datagram_overhead_bytes(datagram.sender)
+    return overhead + sum(map(codec.frame_bytes, datagram.frames))

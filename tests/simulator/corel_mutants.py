@@ -1,0 +1,315 @@
+"""One-line bugs in COREL, and what notices them. `make mutants` hunts each from seed 1 on and prints the table of
+`docs/bugs.md`; the tests begin near a seed that is known to notice.
+
+Not here, because nobody can notice: that commits need equal digests (no two have ever differed), and whatever
+costs only time."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+
+from corel import message_queue, quorum, recovery, storage
+from corel.corel import Corel
+from corel.message_queue import MessageQueue
+from corel.replica import Replica
+from corel.retransmission import Merge
+from tests.simulator.checkers import Violation
+from tests.simulator.corel_layer import CorelRun
+from tests.simulator.corel_plan import draw_corel_plan
+from tests.simulator.corel_process import CorelProcess
+from tests.simulator.group_process import GroupProcess
+from tests.simulator.test_mutants import Edit, Mutant
+
+_ANY: tuple[str, ...] = ()
+"""Whatever notices first."""
+
+MUTANTS = [
+    # Persist before you speak
+    Mutant(
+        "messages are acknowledged before they are on disk",
+        _ANY,
+        (
+            Edit(
+                Corel,
+                "_flush",
+                "effects.append(Persist(self._token, write))",
+                "effects.append(Persist(self._token, write)); own = self._marks[self.me]; "
+                "own[:] = [max(o, self._points_under_way.get(m, 0)) for m, o in zip(self.view.members, own)]; "
+                "effects.append(Mark(tuple(own), self.view.id))",
+            ),
+        ),
+    ),
+    Mutant(
+        "the state is told before everything is on disk",
+        _ANY,
+        (Edit(Corel, "view_changed", "self._then = [self._send_state]", "self._send_state(effects)"),),
+    ),
+    Mutant(
+        "the attempt is told before it is on disk",
+        _ANY,
+        (
+            Edit(
+                Corel,
+                "_establish",
+                "self._then.append(lambda later: self._multicast(attempt, later))",
+                "self._multicast(attempt, effects)",
+            ),
+        ),
+    ),
+    Mutant(
+        "the commitment is told before it is on disk",
+        _ANY,
+        (
+            Edit(
+                Corel,
+                "_on_attempt",
+                "self._then.append(lambda later: self._multicast(commit, later))",
+                "self._multicast(commit, effects)",
+            ),
+        ),
+    ),
+    Mutant(
+        "that a message is yellow is not on disk",
+        _ANY,
+        (Edit(Corel, "_take", "entry.primary = self.committed", "pass"),),
+    ),
+    Mutant(
+        "the last attempt is forgotten at a restart",
+        _ANY,
+        (Edit(Corel, "_lines_now", "attempted=self.attempted", "attempted=self.committed"),),
+    ),
+    Mutant(
+        "the last commitment is forgotten at a restart",
+        _ANY,
+        (Edit(Corel, "_lines_now", "committed=self.committed", "committed=0"),),
+    ),
+    Mutant(
+        "the adopted order is not on disk with the number (step 6)",
+        _ANY,
+        (Edit(Corel, "_adopt", "self._decide_yellow()", "self._is_dirty = True"),),
+    ),
+    Mutant(
+        "the order committed to is not on disk",
+        _ANY,
+        (Edit(Corel, "_on_attempt", "self._decide_yellow()", "self._is_dirty = True"),),
+    ),
+    Mutant(
+        "yellow messages of before a decision are still yellow after a restart",
+        _ANY,
+        (Edit(Corel, "_decide_yellow", "self._tail_from = self._next_arrival", "pass"),),
+    ),
+    Mutant(
+        "the yellow zone on disk is read from its beginning",
+        _ANY,
+        (Edit(storage, "restore", "max(0, lines.green - yellow.position)", "0"),),
+    ),
+    Mutant(
+        "what is not green is looked for too late in the log",
+        _ANY,
+        (Edit(Corel, "_lines_now", "default=self._next_arrival", "default=0) or (self._next_arrival"),),
+    ),
+    # Order Rule 1
+    Mutant(
+        "a majority's acknowledgements make green",
+        _ANY,
+        (
+            Edit(
+                Corel,
+                "_advance_green",
+                "[min(column) for column in",
+                "[sorted(column)[(len(column) - 1) // 2] for column in",
+            ),
+        ),
+    ),
+    Mutant(
+        "one's own disk makes green",
+        _ANY,
+        (
+            Edit(
+                Corel,
+                "_advance_green",
+                "[min(column) for column in zip(*self._marks.values(), strict=True)]",
+                "self._marks[self.me]",
+            ),
+        ),
+    ),
+    Mutant(
+        "messages become green before their order is known",
+        _ANY,
+        (Edit(Corel, "_advance_green", "entry.timestamp > through or ", ""),),
+    ),
+    Mutant(
+        "what a view's end settles becomes green",
+        _ANY,
+        (
+            Edit(
+                Corel,
+                "delivered",
+                "if not is_closing:",
+                "if True:",
+            ),
+            Edit(
+                Corel,
+                "_advance_green",
+                "logged = [min(column) for column in zip(*self._marks.values(), strict=True)]",
+                "logged = self._marks[self.me]",
+            ),
+        ),
+    ),
+    # Establishment
+    Mutant(
+        "half is a majority",
+        _ANY,
+        (Edit(quorum.Roster, "is_majority", "> self.total", ">= self.total"),),
+    ),
+    Mutant(
+        "a majority's commitments establish",
+        _ANY,
+        (
+            Edit(
+                Corel,
+                "_on_commit",
+                "len(self._commits) < len(self.view.members)",
+                "2 * len(self._commits) <= len(self.view.members)",
+            ),
+        ),
+    ),
+    Mutant(
+        "attempts alone establish",
+        _ANY,
+        (
+            Edit(
+                Corel,
+                "_on_attempt",
+                "self._then.append(lambda later: self._multicast(commit, later))",
+                "self._commits.update(self.view.members); self._on_commit(self.me, commit, effects)",
+            ),
+        ),
+    ),
+    Mutant(
+        "attempts are numbered from the lowest",
+        _ANY,
+        (Edit(recovery, "make_plan", "attempted=max(", "attempted=min("),),
+    ),
+    Mutant(
+        "attempts are numbered from the last commitment",
+        _ANY,
+        (Edit(Corel, "_establish", "self._the_plan().attempted + 1", "self._the_plan().committed + 1"),),
+    ),
+    # Recovery
+    Mutant(
+        "the lowest green line counts",
+        _ANY,
+        (Edit(recovery, "make_plan", "green = max(", "green = min("),),
+    ),
+    Mutant(
+        "those who know least represent",
+        _ANY,
+        (Edit(recovery, "make_plan", "committed = max(", "committed = min("),),
+    ),
+    Mutant(
+        "the yellow line does not retreat",
+        _ANY,
+        (
+            Edit(
+                recovery,
+                "_common_length",
+                "return len(shortest)",
+                "return max(len(zone) for zone in zones)",
+            ),
+        ),
+    ),
+    Mutant(
+        "yellow zones are compared by length alone",
+        _ANY,
+        (Edit(recovery, "_common_length", "if any(zone[place] != message_id for zone in zones):", "if False:"),),
+    ),
+    Mutant(
+        "representatives keep what they had yellow",
+        _ANY,
+        (Edit(Corel, "_adopt", "demoted = queue.retreat(plan.yellow)", "demoted = []"),),
+    ),
+    Mutant(
+        "priority messages take their place by timestamp",
+        _ANY,
+        (
+            Edit(
+                MessageQueue,
+                "adopt",
+                "self.yellow = zone\n",
+                "self.yellow = sorted(zone, key=_timestamp_of)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "red messages are in the order of their coming",
+        _ANY,
+        (Edit(message_queue, "_insert", "len(entries) <= low or ", "True or "),),
+    ),
+    Mutant(
+        "retransmitted messages get the retransmission's timestamp",
+        _ANY,
+        (Edit(Corel, "_accept_copy", "Entry(copy.id, copy.clock,", "Entry(copy.id, message.clock,"),),
+    ),
+    Mutant(
+        "messages are handled before the recovery is over",
+        _ANY,
+        (Edit(Corel, "_on_received", "if self._is_open:", "if True:"),),
+    ),
+    Mutant(
+        "bodies are left out where anybody has them",
+        _ANY,
+        (Edit(Corel, "_priority_batches", "has_everybody = all(", "has_everybody = any("),),
+    ),
+    Mutant(
+        "the first of the missing red messages is not retransmitted",
+        _ANY,
+        (Edit(recovery, "red_shares", "Share(stream, after, through)", "Share(stream, after + 1, through)"),),
+    ),
+    Mutant(
+        "retransmissions are not merged",
+        _ANY,
+        (Edit(Merge, "add", "while all(self._waiting[sender] for sender in self._unfinished):", "while True:"),),
+    ),
+    # Identity
+    Mutant(
+        "an empty disk votes",
+        _ANY,
+        (Edit(recovery, "make_plan", "if states[member].is_voter]", "]"),),
+    ),
+    Mutant(
+        "an incarnation is used twice",
+        _ANY,
+        (Edit(GroupProcess, "start", 'or b"0") + 1', 'or b"1")'),),
+    ),
+    Mutant(
+        "the clock does not begin above what is on disk",
+        _ANY,
+        (
+            Edit(CorelProcess, "least_clock", "self.log.lines.clock", "1"),
+            Edit(GroupProcess, "start", "clock = self._ceiling", "clock = 1"),
+        ),
+    ),
+    Mutant(
+        "what was not sent when a view ended is forgotten",
+        _ANY,
+        (Edit(Corel, "view_changed", "self._submitted.extendleft(reversed(self._sent))", "pass"),),
+    ),
+    Mutant(
+        "marks of the last view count in the next",
+        _ANY,
+        (Edit(Replica, "_tell", "if effect.view != self.group.view.id:", "if False:"),),
+    ),
+]
+
+
+def broken_property(seed: int, nodes: tuple[int, int]) -> str | None:
+    """The checker that complains of the seed, or the kind of exception it raises."""
+    try:
+        CorelRun(draw_corel_plan(seed, *nodes)).run()
+    except Violation as violation:
+        return Path(traceback.extract_tb(violation.__traceback__)[-1].filename).stem
+    except Exception as error:
+        return type(error).__name__
+    return None
