@@ -38,6 +38,10 @@ class CorelConfig:
     """How long a message may wait for members' acknowledgements before they are asked for them: they may have been
     lost. Doubles with every time, up to the transport's heartbeat."""
 
+    green_flush_ms: float = 50.0
+    """How long the green line on disk may lie behind, if there is nothing else to write. Shorter restarts with
+    less to agree on again; longer spares the disk."""
+
     sync_stall_ms: float = 2_000.0
     """A write to disk that takes longer is a stalled disk: this node leaves the others, who wait for it with every
     message, and comes back when its disk works."""

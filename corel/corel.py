@@ -115,6 +115,9 @@ class Corel:
         self._to_log: list[Entry] = []
         self._to_green: list[int] = []
         self._is_yellow_decided = False
+        self._greens_since: Milliseconds | None = None
+        """Since when green messages wait to be written as such. Nobody is in a hurry: they are yellow on every
+        disk."""
         self._points: dict[Machine, int] = {}
         """Up to which of each member's messages in this view everything is logged, once what is to be is."""
         self._then: list[Continuation] = []
@@ -270,28 +273,40 @@ class Corel:
         return effects
 
     def tick(self, now: Milliseconds) -> list[Effect]:
-        """Asks for acknowledgements that may have been lost."""
-        if not self._is_waiting():
-            self._waits_since = None
-            return []
-        if self._waits_since is None or self._has_progressed:
-            self._waits_since, self._has_progressed = now, False
-            self._solicit_ms = self.config.solicit_after_ms
-            return []
-        if now < self._waits_since + self._solicit_ms:
-            return []
-        self._waits_since = now
-        self._solicit_ms = min(2.0 * self._solicit_ms, _SOLICIT_MS_MAX)
-        ahead = [max(column) for column in zip(*self._marks.values(), strict=True)]
-        laggards = [m for m in self.view.members if self._marks[m] != ahead and m != self.me]
-        return [Solicit(tuple(laggards), self.view.id)] if laggards else []
+        """Asks for acknowledgements that may have been lost, and writes what has become green if nothing else was
+        to be written meanwhile."""
+        effects: list[Effect] = []
+        self._solicit(now, effects)
+        if self._to_green and self._greens_since is None:
+            self._greens_since = now
+        elif self._greens_since is not None and now >= self._greens_since + self.config.green_flush_ms:
+            self._is_dirty = self._is_dirty or bool(self._to_green)
+            self._greens_since = None
+            self._flush(effects)
+        return effects
 
     def next_deadline(self) -> Milliseconds:
+        deadline = _NEVER
+        if self._is_waiting():
+            deadline = _AT_ONCE if self._waits_since is None else self._waits_since + self._solicit_ms
+        if self._to_green:
+            flush_ms = self.config.green_flush_ms
+            deadline = min(deadline, _AT_ONCE if self._greens_since is None else self._greens_since + flush_ms)
+        return deadline
+
+    def _solicit(self, now: Milliseconds, effects: list[Effect]) -> None:
         if not self._is_waiting():
-            return _NEVER
-        if self._waits_since is None or self._has_progressed:
-            return _AT_ONCE
-        return self._waits_since + self._solicit_ms
+            self._waits_since = None
+        elif self._waits_since is None or self._has_progressed:
+            self._waits_since, self._has_progressed = now, False
+            self._solicit_ms = self.config.solicit_after_ms
+        elif now >= self._waits_since + self._solicit_ms:
+            self._waits_since = now
+            self._solicit_ms = min(2.0 * self._solicit_ms, _SOLICIT_MS_MAX)
+            ahead = [max(column) for column in zip(*self._marks.values(), strict=True)]
+            laggards = [m for m in self.view.members if self._marks[m] != ahead and m != self.me]
+            if laggards:
+                effects.append(Solicit(tuple(laggards), self.view.id))
 
     def _is_waiting(self) -> bool:
         is_ordering = self.stage is Stage.PRIMARY and bool(self.queue.yellow)
@@ -470,7 +485,6 @@ class Corel:
             self._to_green.append(entry.arrival)
             if entry.body is not None:
                 self._bodies_bytes -= entry.size
-        self._is_dirty = True
         effects.append(Greened(position, tuple(turned)))
 
     # The recovery procedure
@@ -762,6 +776,7 @@ class Corel:
         self._then_under_way, self._then = self._then, []
         self._logging, self._to_log, self._to_green = self._to_log, [], []
         self._is_yellow_decided = self._is_dirty = False
+        self._greens_since = None
         effects.append(Persist(self._token, write))
 
     def _lines_now(self) -> Lines:

@@ -41,7 +41,7 @@ class Replica:
         return self._from_group(self.group.receive(datagram, now))
 
     def tick(self, now: Milliseconds) -> list[Effect]:
-        effects = self._from_group(self.group.tick(now))
+        effects = self._from_group(self.group.tick(now)) if now >= self.group.next_deadline() else []
         if now >= self.log.next_deadline():
             effects += self._from_log(self.log.tick(now))
         return effects

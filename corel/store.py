@@ -38,6 +38,9 @@ MAP_BYTES = 64 * 1024**3
 _READERS_MAX = 126
 _BATCHES_CACHED = 32
 _CHECKSUM_BYTES = 4
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_ROOM_BYTES = 4 * 1024**2
+"""LMDB calls a write that was cut short an input/output error. With less room than this, that is what it was."""
 _DAMAGE = (lmdb.CorruptedError, lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.PageNotFoundError)
 
 
@@ -96,6 +99,14 @@ class Store:
                     arrivals = _arrivals_to_bytes(write.yellow.arrivals)
                     transaction.put(b"yellow", _pack([write.yellow.position, arrivals]), db=self._meta)
                 transaction.put(b"lines", _pack(_lines_to_list(write.lines)), db=self._meta)
+        except lmdb.Error as error:
+            raise _explained(error, self.directory) from error
+
+    def probe(self) -> None:
+        """Writes something that changes nothing: raises if the disk does not take it."""
+        try:
+            with self._environment.begin(write=True, db=self._meta) as transaction:
+                transaction.put(b"probe", bytes(8))
         except lmdb.Error as error:
             raise _explained(error, self.directory) from error
 
@@ -233,16 +244,20 @@ def _lock(directory: Path) -> int:
 
 
 def _explained(error: lmdb.Error, directory: Path) -> StoreError:
-    number = error.args[0] if error.args and isinstance(error.args[0], int) else None
     text = str(error)
-    is_full = isinstance(error, (lmdb.MapFullError, lmdb.DiskError)) or number in (errno.ENOSPC, errno.EDQUOT)
-    if is_full or os.strerror(errno.ENOSPC) in text or os.strerror(errno.EDQUOT) in text:
+    is_full = isinstance(error, lmdb.MapFullError) or any(os.strerror(n) in text for n in _NO_ROOM)
+    if is_full or (os.strerror(errno.EIO) in text and _free_bytes(directory) < _ROOM_BYTES):
         return DiskFull(f"no room in {directory}: {error}. Make room; the node takes writes again by itself.")
     if isinstance(error, lmdb.ReadonlyError) or os.strerror(errno.EROFS) in text:
         return StoreError(f"{directory} cannot be written: {error}. Remount it writable; the node goes on then.")
     if isinstance(error, _DAMAGE):
         return _damaged(directory, str(error))
     return StoreError(f"{directory}: {error}")
+
+
+def _free_bytes(directory: Path) -> int:
+    status = os.statvfs(directory)
+    return status.f_bavail * status.f_frsize
 
 
 def _seek(cursor: Any, number: int) -> bool:

@@ -28,6 +28,8 @@ class Writer:
         self._on_failed = on_failed
         self._queue: SimpleQueue[Persist | None] = SimpleQueue()
         self._since: float | None = None
+        self.writes = 0
+        """How many have been made."""
         self._thread = threading.Thread(target=self._run, name="corelkv-writer", daemon=True)
         self._thread.start()
 
@@ -60,6 +62,7 @@ class Writer:
                 self._report(self._on_failed, error)
                 return
             self._since = None
+            self.writes += 1
             self._report(self._on_persisted, persist.token)
 
     def _report(self, callback: Callable[..., None], argument: object) -> None:

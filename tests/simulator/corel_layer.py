@@ -237,14 +237,16 @@ class CorelRun:
     def _apply_in_phase(self, fault: PhaseFault) -> None:
         if not self._is_troubled:
             return
-        self.coverage[f"{fault.kind} when {fault.phase}"] += 1
-        if fault.kind == "crash":
-            for name in fault.nodes:
-                if self.processes[name].replica is not None:
-                    self._crash(self.processes[name], fault.down_ms)
-            return
-        self.network.partition([fault.nodes, [name for name in self.processes if name not in fault.nodes]])
-        self.world.after(fault.heal_after_ms, lambda: self.network.heal() if self._is_troubled else None)
+        if fault.crashing:
+            self.coverage[f"crashes when {fault.phase}"] += 1
+        for name in fault.crashing:
+            if self.processes[name].replica is not None:
+                self._crash(self.processes[name], fault.down_ms)
+        if fault.cut_off:
+            self.coverage[f"cuts when {fault.phase}"] += 1
+            others = [name for name in self.processes if name not in fault.cut_off]
+            self.network.partition([fault.cut_off, others])
+            self.world.after(fault.heal_after_ms, lambda: self.network.heal() if self._is_troubled else None)
 
     def _apply(self, fault: Fault) -> None:
         if fault.kind == "partition":

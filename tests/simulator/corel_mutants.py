@@ -9,11 +9,13 @@ from __future__ import annotations
 import traceback
 from pathlib import Path
 
-from corel import message_queue, quorum, recovery, storage
+from corel import corel as machine
+from corel import message_queue, quorum, recovery
 from corel.corel import Corel
 from corel.message_queue import MessageQueue
 from corel.replica import Replica
 from corel.retransmission import Merge
+from tests.simulator import memory_log
 from tests.simulator.checkers import Violation
 from tests.simulator.corel_layer import CorelRun
 from tests.simulator.corel_plan import draw_corel_plan
@@ -102,7 +104,7 @@ MUTANTS = [
     Mutant(
         "the yellow zone on disk is read from its beginning",
         _ANY,
-        (Edit(storage, "restore", "max(0, lines.green - yellow.position)", "0"),),
+        (Edit(memory_log, "restore", "max(0, lines.green - yellow.position)", "0"),),
     ),
     Mutant(
         "what is not green is looked for too late in the log",
@@ -149,12 +151,6 @@ MUTANTS = [
                 "if not is_closing:",
                 "if True:",
             ),
-            Edit(
-                Corel,
-                "_advance_green",
-                "logged = [min(column) for column in zip(*self._marks.values(), strict=True)]",
-                "logged = self._marks[self.me]",
-            ),
         ),
     ),
     # Establishment
@@ -190,7 +186,7 @@ MUTANTS = [
     Mutant(
         "attempts are numbered from the lowest",
         _ANY,
-        (Edit(recovery, "make_plan", "attempted=max(", "attempted=min("),),
+        (Edit(machine, "make_plan", "attempted=max(", "attempted=min("),),
     ),
     Mutant(
         "attempts are numbered from the last commitment",
@@ -201,12 +197,12 @@ MUTANTS = [
     Mutant(
         "the lowest green line counts",
         _ANY,
-        (Edit(recovery, "make_plan", "green = max(", "green = min("),),
+        (Edit(machine, "make_plan", "green = max(", "green = min("),),
     ),
     Mutant(
         "those who know least represent",
         _ANY,
-        (Edit(recovery, "make_plan", "committed = max(", "committed = min("),),
+        (Edit(machine, "make_plan", "committed = max(", "committed = min("),),
     ),
     Mutant(
         "the yellow line does not retreat",
@@ -265,7 +261,7 @@ MUTANTS = [
     Mutant(
         "the first of the missing red messages is not retransmitted",
         _ANY,
-        (Edit(recovery, "red_shares", "Share(stream, after, through)", "Share(stream, after + 1, through)"),),
+        (Edit(machine, "red_shares", "Share(stream, after, through)", "Share(stream, after + 1, through)"),),
     ),
     Mutant(
         "retransmissions are not merged",
@@ -276,7 +272,7 @@ MUTANTS = [
     Mutant(
         "an empty disk votes",
         _ANY,
-        (Edit(recovery, "make_plan", "if states[member].is_voter]", "]"),),
+        (Edit(machine, "make_plan", "if states[member].is_voter]", "]"),),
     ),
     Mutant(
         "an incarnation is used twice",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
-from typing import Literal
 
 from corel.config import CorelConfig
 from corel.quorum import Roster
@@ -31,9 +30,9 @@ class PhaseFault:
     phase: str
     count: int
     after_ms: float
-    kind: Literal["crash", "partition"]
-    nodes: tuple[str, ...]
-    """Who crash, or are cut off."""
+    crashing: tuple[str, ...]
+    cut_off: tuple[str, ...]
+    """Who hear only each other from then on."""
     down_ms: float = 0.0
     heal_after_ms: float = 0.0
 
@@ -115,15 +114,15 @@ def _draw_disk_faults(random: Random, below: MembershipPlan, roster: Roster) -> 
 def _draw_phase_faults(random: Random, nodes: tuple[str, ...]) -> tuple[PhaseFault, ...]:
     faults: list[PhaseFault] = []
     for _ in range(random.choice((0, 1, 3, 6))):
-        struck = tuple(random.sample(nodes, random.randint(1, len(nodes))))
-        kind = random.choice(("crash", "partition"))
+        crashing = random.sample(nodes, random.randint(0, len(nodes)))
+        cut_off = random.sample(nodes, random.choice((0, 1, random.randint(1, len(nodes)))))
         faults.append(
             PhaseFault(
                 phase=random.choice(PHASES),
                 count=random.randint(1, 3 * len(nodes)),
                 after_ms=random.choice((0.0, 0.2, 1.0, 5.0, 30.0)) * random.random(),
-                kind="crash" if kind == "crash" else "partition",
-                nodes=struck,
+                crashing=tuple(crashing),
+                cut_off=tuple(cut_off),
                 down_ms=random.choice((1.0, 100.0, 700.0)),
                 heal_after_ms=random.choice((1.0, 300.0, 1_500.0)),
             )

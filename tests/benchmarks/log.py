@@ -1,0 +1,333 @@
+"""The log on real disks: three processes on loopback broadcast, everything synced before it is acknowledged.
+
+Every member keeps a number of its own messages outstanding and submits the next when one is green, so the load is
+whatever the log can carry. Time to green is from `submit` to green at the submitter. What the disk can do is
+measured in the same run: three processes, each with an LMDB environment of its own, commit one record at a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import multiprocessing.synchronize
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import uvloop
+
+from corel.corel import Stage
+from corel.effects import Greened
+from corel.messages import MessageId
+from corel.quorum import Roster
+from kvstore.node import Upward
+from kvstore.participant import Participant, ParticipantConfig
+from transport.udp import BroadcastMode
+
+PORT = 7_456
+NAMES = "abc"
+WARM_UP_SECONDS = 1.0
+_DEADLINE_SECONDS = 240.0
+_HEADER = (
+    "| outstanding | operations/message | messages/s | operations/s | p50 ms | p99 ms | p50 in syncs "
+    "| syncs/s of a member | CPU µs/message |"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One line of the report."""
+
+    outstanding: int
+    """Messages under way, over all members."""
+    operations: int = 1
+    """How many operations of 100 bytes each message carries."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberResult:
+    green: int
+    seconds: float
+    cpu_seconds: float
+    syncs: int
+    latencies_ms: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    messages_per_second: float
+    operations_per_second: float
+    p50_ms: float
+    p99_ms: float
+    syncs_per_second: float
+    """Of one member."""
+    cpu_us_per_message: float
+
+
+def measure(case: Case, seconds: float, directory: Path) -> Result:
+    results: list[MemberResult] = _in_processes(_measured, [(name, case, seconds) for name in NAMES], directory)
+    slowest = min(results, key=lambda result: result.green)
+    latencies = sorted(latency for result in results for latency in result.latencies_ms)
+    return Result(
+        messages_per_second=slowest.green / slowest.seconds,
+        operations_per_second=slowest.green * case.operations / slowest.seconds,
+        p50_ms=latencies[len(latencies) // 2],
+        p99_ms=latencies[len(latencies) * 99 // 100],
+        syncs_per_second=statistics.mean(result.syncs / result.seconds for result in results),
+        cpu_us_per_message=sum(result.cpu_seconds for result in results) / max(1, slowest.green) * 1e6,
+    )
+
+
+def catch_up_per_second(missed: int, directory: Path) -> tuple[float, float]:
+    """How fast a node that missed so many messages catches up; and for how long that held up the others."""
+    arguments = [(name, missed, str(directory)) for name in NAMES]
+    results = _in_processes(_caught_up, arguments, directory)
+    seconds, pause = next(result for result in results if result is not None)
+    return missed / seconds, pause
+
+
+def _in_processes(target: Callable[..., Any], arguments: list[tuple[Any, ...]], directory: Path) -> list[Any]:
+    context = multiprocessing.get_context("spawn")
+    barrier = context.Barrier(len(arguments))
+    run = f"bench-{os.getpid()}-{time.monotonic_ns()}"
+    pipes, processes = [], []
+    for case in arguments:
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_run, args=(target, case, run, str(directory), barrier, theirs))
+        process.start()
+        pipes.append(ours)
+        processes.append(process)
+    try:
+        results = []
+        for pipe in pipes:
+            if not pipe.poll(_DEADLINE_SECONDS):
+                raise TimeoutError("a member of the benchmark gave no result")
+            results.append(pipe.recv())
+        return results
+    finally:
+        for process in processes:
+            process.join(10.0)
+            if process.is_alive():
+                process.kill()
+
+
+def _run(
+    target: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    run: str,
+    directory: str,
+    barrier: multiprocessing.synchronize.Barrier,
+    pipe: Connection,
+) -> None:
+    uvloop.run(target(*arguments, _Member(arguments[0], run, Path(directory)), barrier, pipe))
+
+
+class _Member:
+    """One process's node."""
+
+    def __init__(self, name: str, run: str, directory: Path) -> None:
+        self.config = ParticipantConfig(
+            node=name,
+            roster=Roster.of(NAMES),
+            data=directory / run / name,
+            mode=BroadcastMode(("127.255.255.255", PORT)),
+            cluster=run,
+            is_new_cluster=True,
+        )
+        self.on_green: Callable[[Greened], None] = lambda greened: None
+        self.participant: Participant
+
+    def start(self) -> None:
+        self.participant = Participant(self.config, Upward(greened=lambda greened: self.on_green(greened)))
+
+    async def primary(self, members: int) -> None:
+        await self.until(lambda: self._is_primary(members))
+
+    def _is_primary(self, members: int) -> bool:
+        log = self.participant.node.log
+        return log is not None and log.stage is Stage.PRIMARY and len(log.view.members) == members
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(_DEADLINE_SECONDS):
+            while not condition():
+                await asyncio.sleep(0.005)
+
+    @property
+    def green(self) -> int:
+        log = self.participant.node.log
+        return 0 if log is None else log.queue.green
+
+
+async def _meet(barrier: multiprocessing.synchronize.Barrier) -> None:
+    await asyncio.get_running_loop().run_in_executor(None, barrier.wait, _DEADLINE_SECONDS)
+
+
+async def _measured(
+    name: str,
+    case: Case,
+    seconds: float,
+    member: _Member,
+    barrier: multiprocessing.synchronize.Barrier,
+    pipe: Connection,
+) -> None:
+    body = bytes(100 * case.operations)
+    sent_at: dict[MessageId, float] = {}
+    latencies_ms: list[float] = []
+    place = NAMES.index(name)
+    share = case.outstanding // len(NAMES) + (place < case.outstanding % len(NAMES))
+    is_sending = True
+
+    def send() -> None:
+        sent_at[member.participant.submit(body)] = time.perf_counter()
+
+    def on_green(greened: Greened) -> None:
+        now = time.perf_counter()
+        for entry in greened.entries:
+            at = sent_at.pop(entry.id, None)
+            if at is not None:
+                latencies_ms.append((now - at) * 1e3)
+                if is_sending:
+                    send()
+
+    member.start()
+    await member.primary(len(NAMES))
+    member.on_green = on_green
+    await _meet(barrier)
+    for _ in range(share):
+        send()
+    await asyncio.sleep(WARM_UP_SECONDS)
+    latencies_ms.clear()
+    writer = member.participant.node.writer
+    assert writer is not None
+    green, syncs = member.green, writer.writes
+    cpu, started = time.process_time(), time.perf_counter()
+    await asyncio.sleep(seconds)
+    took = time.perf_counter() - started
+    result = MemberResult(
+        member.green - green, took, time.process_time() - cpu, writer.writes - syncs, list(latencies_ms)
+    )
+    is_sending = False
+    await _meet(barrier)
+    await asyncio.sleep(0.3)
+    await member.participant.close()
+    pipe.send(result)
+
+
+async def _caught_up(
+    name: str,
+    missed: int,
+    directory: str,
+    member: _Member,
+    barrier: multiprocessing.synchronize.Barrier,
+    pipe: Connection,
+) -> None:
+    member.start()
+    await member.primary(len(NAMES))
+    await _meet(barrier)
+    if name == "c":
+        await member.participant.close()
+        await _meet(barrier)
+        started = time.perf_counter()
+        member.start()
+        await member.until(lambda: member.green >= missed)
+        caught = time.perf_counter() - started
+        await member.primary(len(NAMES))
+        await _meet(barrier)
+        await member.participant.close()
+        pipe.send((caught, time.perf_counter() - started))
+        return
+    await member.primary(2)
+    sent = 0
+    mine = missed // 2
+    while sent < mine:
+        log = member.participant.node.log
+        assert log is not None
+        while sent < mine and sent - member.green / 2 < 2_000:
+            member.participant.submit(bytes(100))
+            sent += 1
+        await asyncio.sleep(0.001)
+    await member.until(lambda: member.green >= missed)
+    await _meet(barrier)
+    await _meet(barrier)
+    await member.participant.close()
+    pipe.send(None)
+
+
+def concurrent_sync_ms(directory: Path, count: int = 200) -> float:
+    """The median time of a commit with sync of one small record, while two other processes do the same."""
+    context = multiprocessing.get_context("spawn")
+    barrier = context.Barrier(3)
+    queue: Any = context.Queue()
+    processes = [
+        context.Process(target=_sync, args=(str(directory / f"sync-{place}"), count, barrier, queue))
+        for place in range(3)
+    ]
+    for process in processes:
+        process.start()
+    times = [queue.get(timeout=60.0) for _ in processes]
+    for process in processes:
+        process.join(10.0)
+    return float(statistics.median(times))
+
+
+def _sync(directory: str, count: int, barrier: multiprocessing.synchronize.Barrier, queue: Any) -> None:
+    environment = lmdb.open(directory, map_size=1 << 28)
+    times = []
+    barrier.wait(30.0)
+    for number in range(count):
+        started = time.perf_counter()
+        with environment.begin(write=True) as transaction:
+            transaction.put(number.to_bytes(8, "big"), bytes(100))
+        times.append((time.perf_counter() - started) * 1e3)
+    queue.put(statistics.median(times))
+
+
+CASES = [Case(1), Case(64), Case(1_024), Case(64, operations=64), Case(1_024, operations=64)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.log", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=4.0, help="measured time per case (default 4)")
+    parser.add_argument("--missed", type=int, default=100_000, help="messages to catch up with (default 100,000)")
+    parser.add_argument("--data", type=Path, help="where the disks are (default: where temporary files are)")
+    parser.add_argument("--json", action="store_true", help="one JSON object per case instead of tables")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="corelkv-bench-", dir=options.data) as name:
+        directory = Path(name)
+        sync_ms = concurrent_sync_ms(directory)
+        print(f"LMDB commit with sync, three processes at once, p50: {sync_ms:.2f} ms\n")
+        print(
+            "| outstanding | operations/message | messages/s | operations/s | p50 ms | p99 ms | p50 in syncs ",
+            end="",
+        )
+        print("| syncs/s of a member | CPU µs/message |\n" + "|---" * 9 + "|")
+        for case in CASES:
+            result = measure(case, options.seconds, directory)
+            if options.json:
+                print(json.dumps({"sync_ms": sync_ms, **asdict(case), **asdict(result)}), flush=True)
+            else:
+                print(
+                    f"| {case.outstanding:,} | {case.operations} | {result.messages_per_second:,.0f} "
+                    f"| {result.operations_per_second:,.0f} | {result.p50_ms:.2f} | {result.p99_ms:.2f} "
+                    f"| {result.p50_ms / sync_ms:.1f} | {result.syncs_per_second:,.0f} "
+                    f"| {result.cpu_us_per_message:.0f} |",
+                    flush=True,
+                )
+        rate, pause = catch_up_per_second(options.missed, directory)
+        print(f"\nA node that missed {options.missed:,} messages catches up at {rate:,.0f} messages/s; ", end="")
+        print(f"from its start to a primary component of all: {pause:.1f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
