@@ -150,6 +150,11 @@ class Corel:
         return self._is_open
 
     @property
+    def is_representative(self) -> bool:
+        """Whether this node knew the last primary component when the view began."""
+        return self.plan is not None and self.me in self.plan.representatives
+
+    @property
     def waiting(self) -> int:
         """Messages that were submitted and have not left."""
         return len(self._submitted) + len(self._sent)
@@ -578,9 +583,8 @@ class Corel:
         if plan is None or message.sender != plan.representative or letter.position != self._priority_next:
             self._refuse(message, Cause.OUT_OF_PLACE, effects)
             return
-        is_representative = self.me in plan.representatives
         for position, copy in enumerate(letter.copies, letter.position):
-            if is_representative or position < self.queue.green:
+            if self.is_representative or position < self.queue.green:
                 continue  # we have it, and at that place
             if not self._accept_copy(copy, message, effects):
                 return
@@ -613,7 +617,7 @@ class Corel:
     def _adopt(self, effects: list[Effect]) -> None:
         """Steps 3 and 6, in one atomic write: the lines of the representatives, and their order."""
         plan, queue = self._the_plan(), self.queue
-        if self.me in plan.representatives:
+        if self.is_representative:
             demoted = queue.retreat(plan.yellow)
             is_changed = bool(demoted)
         else:

@@ -66,6 +66,7 @@ class CorelRun:
         self._sent = 0
         self._origins: dict[ViewId, set[ViewId]] = {}
         """Of each view, those that its members came from."""
+        self._views: dict[str, ViewId] = {}
         self._trace = Trace(self.world, trace) if trace is not None else None
         self.processes = {name: self._make(name) for name in plan.below.nodes}
         if self._trace is not None:
@@ -211,12 +212,12 @@ class CorelRun:
 
     def _on_view(self, process: CorelProcess, view: View) -> None:
         if process.replica is not None:
-            log = process.machine_log
-            self.coverage[f"view change while {log.phase}"] += 1
+            self.coverage[f"view change while {self._phases.get(process.name, 'starting')}"] += 1
             origins = self._origins.setdefault(view.id, set())
-            origins.add(log.view.id)
+            origins.add(self._views[process.name])
             if len(origins) == 3:
                 self.coverage["merges of three or more components"] += 1
+        self._views[process.name] = view.id
 
     def _on_crash(self, process: CorelProcess, write: Write | None, was_written: bool) -> None:
         if write is not None:
@@ -226,7 +227,11 @@ class CorelRun:
 
     def _on_journal(self, process: CorelProcess, journal: Journal) -> None:
         if isinstance(journal.event, LogEvent):
-            self.coverage[f"{journal.event} {journal.reason}"] += 1
+            words = (f"journal: {journal.event}", str(journal.details.get("stage", "")), str(journal.reason))
+            self.coverage[" ".join(filter(None, words))] += 1
+            if journal.event is LogEvent.DEMOTED:
+                kind = "yellow retreats" if process.machine_log.is_representative else "demotions in step 6"
+                self.coverage[kind] += 1
             if journal.event is LogEvent.REFUSED:
                 raise Violation(f"{process.name} refused {journal.id}: {journal.reason} {journal.details}")
         if self._trace is not None:

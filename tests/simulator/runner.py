@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from tests.simulator.checkers import Violation
 from tests.simulator.corel_layer import CorelRun
@@ -52,17 +53,21 @@ class Outcome:
     seed: int
     simulated_ms: float
     failure: str | None
+    coverage: Counter[str]
+    """How often what happened in the run, where its layer counts that."""
 
 
 def run_seed(seed: int, layer: str, nodes: tuple[int, int]) -> Outcome:
     run = LAYERS[layer].run(LAYERS[layer].draw(seed, *nodes), None)
+    failure: str | None = None
     try:
         run.run()
     except Violation as violation:
-        return Outcome(seed, run.world.now, f"{run.world.now:.3f} ms: {violation}")
+        failure = f"{run.world.now:.3f} ms: {violation}"
     except Exception as error:  # a machine that raises is a failed seed, not a failed simulator
-        return Outcome(seed, run.world.now, f"{run.world.now:.3f} ms: {type(error).__name__}: {error}")
-    return Outcome(seed, run.world.now, None)
+        failure = f"{run.world.now:.3f} ms: {type(error).__name__}: {error}"
+    coverage = cast(Counter[str], getattr(run, "coverage", Counter()))
+    return Outcome(seed, run.world.now, failure, coverage)
 
 
 def run_seeds(layer: str, seeds: Iterable[int], nodes: tuple[int, int], jobs: int | None) -> int:
@@ -71,9 +76,11 @@ def run_seeds(layer: str, seeds: Iterable[int], nodes: tuple[int, int], jobs: in
     started = time.monotonic()
     simulated_ms = 0.0
     failures = 0
+    coverage: Counter[str] = Counter()
     outcomes = _outcomes(partial(run_seed, layer=layer, nodes=nodes), seeds, jobs)
     for done, outcome in enumerate(outcomes, start=1):
         simulated_ms += outcome.simulated_ms
+        coverage += outcome.coverage
         if outcome.failure is not None:
             failures += 1
             _clear_progress()
@@ -81,6 +88,8 @@ def run_seeds(layer: str, seeds: Iterable[int], nodes: tuple[int, int], jobs: in
             print(f"  replay: {replay_command(layer, outcome.seed, nodes)}", flush=True)
         _show_progress(done, len(seeds), failures)
     _clear_progress()
+    for what, count in sorted(coverage.items()):
+        print(f"  {count:9,}  {what}")
     seconds = max(time.monotonic() - started, 1e-9)
     speed = simulated_ms / 1_000.0 / seconds
     print(
