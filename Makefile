@@ -16,11 +16,11 @@ NODES ?= 3-9
 REPETITIONS ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check simulate explore scenarios bench setup clean
+.PHONY: help run test check simulate mutants explore scenarios bench setup clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
-	@echo "  options: LAYER=$(LAYER) (or membership) SEEDS=$(SEEDS) NODES=$(NODES) REPETITIONS=$(REPETITIONS) PYTHON=$(PYTHON)"
+	@echo "  options: LAYER=$(LAYER) (or membership, corel) SEEDS=$(SEEDS) NODES=$(NODES) REPETITIONS=$(REPETITIONS) PYTHON=$(PYTHON)"
 
 run: $(NODE) ## start three nodes on this machine (Ctrl-C stops them)
 	$(BIN)/corelkv cluster
@@ -40,6 +40,9 @@ check: $(TEST) ## lint and type-check
 simulate: $(TEST) ## run simulator seeds: make simulate LAYER=transport SEEDS=1-500
 	$(BIN)/python -m tests.simulator run --layer $(LAYER) --seeds $(SEEDS) --nodes $(NODES)
 
+mutants: $(TEST) ## plant bugs in COREL one by one: each must be noticed (an hour on two cores)
+	$(BIN)/python -m tests.simulator mutants
+
 explore: $(TEST) ## every interleaving of the membership's control messages in small cases (ten minutes on one core)
 	$(BIN)/python -m tests.exploration
 
@@ -49,6 +52,7 @@ scenarios: $(TEST) ## cuts, heals, kills and stops of five real nodes in namespa
 
 bench: $(TEST) ## measure throughput, latency and CPU on this machine
 	$(BIN)/python -m tests.benchmarks.transport
+	$(BIN)/python -m tests.benchmarks.log
 	$(BIN)/python -m tests.benchmarks.simulator
 
 setup: $(ALL) ## install everything, Spark and Locust too, into .venv

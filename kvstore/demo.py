@@ -1,5 +1,5 @@
-"""What a node does while there is no store: it shows its views, multicasts in every service, and shows what is
-delivered.
+"""What a node does while there is no key-value store: it submits messages to the log, and shows what becomes of
+them.
 
 `serve` is one node; `cluster` starts several as processes of their own on this machine and merges what they
 print.
@@ -18,17 +18,20 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from secrets import token_hex
 
 import uvloop
 
-from kvstore.journal import JournalWriter
-from kvstore.node import Node, NodeConfig, Upward
-from membership.floor import ClockFloor
-from transport.config import TransportConfig
-from transport.incarnation import next_incarnation
-from transport.messages import Machine, Message, Service, View
+from corel.corel import Stage, TooMuch
+from corel.effects import Event, Greened, Logged
+from corel.messages import Entry
+from corel.quorum import Roster
+from kvstore.node import Node, Upward
+from kvstore.participant import Away, Participant, ParticipantConfig
+from transport.effects import Journal
+from transport.messages import View
 from transport.udp import Mode
 
 _STOP_SECONDS = 5.0
@@ -58,17 +61,16 @@ def serve(options: ServeOptions) -> None:
 
 
 async def _serve(options: ServeOptions) -> None:
-    incarnation = next_incarnation(options.data, options.is_new_cluster)
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    journal = JournalWriter(options.data / "journal", options.node)
-    config = NodeConfig(
-        machine=Machine(options.node, incarnation),
+    config = ParticipantConfig(
+        node=options.node,
+        roster=Roster.of(options.roster),
+        data=options.data,
         mode=options.mode,
         cluster=options.cluster,
-        clock_floor=ClockFloor(options.data),
-        transport=TransportConfig(journal_messages=True),
+        is_new_cluster=options.is_new_cluster,
     )
     failures: list[Exception] = []
 
@@ -76,45 +78,71 @@ async def _serve(options: ServeOptions) -> None:
         failures.append(error)
         stop.set()
 
+    show = _Show(options)
     upward = Upward(
-        delivered=lambda messages: _show(options.node, messages),
-        changing=lambda view: print(f"{options.node}  holds back: view {view.id} is ending", flush=True),
-        view_changed=lambda view: _show_view(options, view),
+        logged=show.logged,
+        greened=show.greened,
+        view_changed=show.view,
         failed=on_failed,
+        journaled=show.journaled,
     )
-    node = Node(config, upward, journal)
-    address = f"{node.udp.own_address[0]}:{node.udp.own_address[1]}"
-    print(f"{options.node}  is up at {address} as {config.machine}, process {os.getpid()}", flush=True)
-    talking = asyncio.create_task(_talk(node, options))
+    participant = Participant(config, upward, options.data / "journal", show.started)
+    show.participant = participant
+    talking = asyncio.create_task(_talk(participant, options))
     await stop.wait()
     talking.cancel()
-    node.close()
+    await participant.close()
     if failures:
         raise DemoError(f"node {options.node} failed: {failures[0]}")
 
 
-async def _talk(node: Node, options: ServeOptions) -> None:
-    """One message in each service, then a pause, for ever."""
-    number = 0
-    while True:
-        for service in Service:
-            await asyncio.sleep(options.every_ms / 1_000.0)
-            await node.send(service, f"{service.name.lower()} {number} from {options.node}".encode())
-        number += 1
+async def _talk(participant: Participant, options: ServeOptions) -> None:
+    """A message, then a pause, for ever."""
+    for number in count():
+        await asyncio.sleep(options.every_ms / 1_000.0)
+        with contextlib.suppress(Away, TooMuch):
+            participant.submit(f"message {number} from {options.node}".encode())
 
 
-def _show_view(options: ServeOptions, view: View) -> None:
-    names = {machine.name for machine in view.members}
-    missing = ", ".join(name for name in options.roster if name not in names)
-    members = " ".join(map(str, view.members))
-    print(f"{options.node}  view {view.id}: {members}{f' (without {missing})' if missing else ''}", flush=True)
+class _Show:
+    """Prints what happens at a node, a line each."""
+
+    def __init__(self, options: ServeOptions) -> None:
+        self._options = options
+        self.participant: Participant | None = None
+
+    def started(self, node: Node) -> None:
+        address = f"{node.udp.own_address[0]}:{node.udp.own_address[1]}"
+        self._print(f"is up at {address} as {node.transport.me}, process {os.getpid()}")
+
+    def view(self, view: View) -> None:
+        names = {machine.name for machine in view.members}
+        missing = ", ".join(name for name in self._options.roster if name not in names)
+        members = " ".join(map(str, view.members))
+        self._print(f"view {view.id}: {members}{f' (without {missing})' if missing else ''}")
+
+    def journaled(self, entry: Journal) -> None:
+        if entry.event is Event.STATE:
+            details = entry.details
+            lines = f"green {details['green']}, yellow {details['yellow']}, all {details['all']}"
+            self._print(f"is {str(details['stage']).replace('_', ' ')} ({lines})")
+
+    def logged(self, logged: Logged) -> None:
+        log = None if self.participant is None else self.participant.node.log
+        if log is not None and log.stage is not Stage.PRIMARY:
+            for entry in logged.entries:
+                self._print(f"red          {entry.id!s:10} {_text(entry)}")
+
+    def greened(self, greened: Greened) -> None:
+        for position, entry in enumerate(greened.entries, greened.position):
+            self._print(f"green {position:6} {entry.id!s:10} {_text(entry)}")
+
+    def _print(self, line: str) -> None:
+        print(f"{self._options.node}  {line}", flush=True)
 
 
-def _show(node: str, messages: tuple[Message, ...]) -> None:
-    for message in messages:
-        place = f"  at {message.clock}.{message.sender.name}" if message.service >= Service.AGREED else ""
-        text = message.payload.decode(errors="replace")
-        print(f"{node}  delivers {message.service.name.lower():6} {message.id:8} {text!r}{place}", flush=True)
+def _text(entry: Entry) -> str:
+    return "" if entry.body is None else repr(entry.body.decode(errors="replace"))
 
 
 def run_cluster(names: Sequence[str], port: int, data: Path | None, every_ms: float) -> int:
@@ -124,9 +152,9 @@ def run_cluster(names: Sequence[str], port: int, data: Path | None, every_ms: fl
             data = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="corelkv-")))
         roster = ",".join(names)
         print(f"corelkv: nodes {roster} on broadcast 127.255.255.255:{port}, journals in {data}/*/journal")
-        print("They find each other and form a view. Each multicasts in all four services; agreed and safe")
-        print("messages come in one order everywhere. Stop a node (kill -STOP, kill -9) to see the view change.")
-        print("Ctrl-C stops them.", flush=True)
+        print("They find each other and become a primary component. Each submits messages; green ones have their")
+        print("final places, the same everywhere. Stop two nodes (kill -STOP) and the third goes on in red; wake")
+        print("them (kill -CONT), and its messages become green. Ctrl-C stops them all.", flush=True)
         cluster = f"demo-{token_hex(4)}"  # so that two demonstrations at once do not hear each other
         arguments = ["--roster", roster, "--broadcast", f"127.255.255.255:{port}", "--cluster", cluster]
         arguments += ["--every-ms", str(every_ms)]

@@ -117,6 +117,7 @@ class Upward:
     logged: Callable[[Logged], None] = lambda logged: None
     greened: Callable[[Greened], None] = lambda greened: None
     reordered: Callable[[], None] = lambda: None
+    journaled: Callable[[Journal], None] = lambda entry: None
     disk_failed: Callable[[StoreError], None] = lambda error: None
     """The node has left the others, because its disk is full, stalls or does not take writes."""
 
@@ -385,6 +386,7 @@ class Node:
             what = f"{entry.details.get('sender')} {entry.id}".strip()
             if not self.peer_errors.note(entry.reason, what):
                 return  # what peers do wrong must not push everything else out of the journal
+        self._upward.journaled(entry)
         if self._journal is not None:
             self._journal.write(entry, self._now())
 

@@ -61,7 +61,7 @@ class Participant:
         self,
         config: ParticipantConfig,
         upward: Upward,
-        journal: JournalWriter | None = None,
+        journal: Path | None = None,
         on_started: Callable[[Node], None] = lambda node: None,
     ) -> None:
         if config.node not in config.roster.weights:
@@ -70,7 +70,7 @@ class Participant:
         self._upward = replace(upward, disk_failed=self._on_disk_failed)
         self._on_failed = upward.disk_failed
         self._on_started = on_started
-        self._journal = journal
+        self._journal_directory = journal
         self._return: asyncio.Task[None] | None = None
         self.store = Store(config.data, config.cluster, config.node, config.is_new_cluster)
         self.trouble: StoreError | None = None
@@ -109,7 +109,9 @@ class Participant:
             with_chaos=config.with_chaos,
             log=LogConfig(self.store, config.roster, config.corel),
         )
-        node = Node(node_config, self._upward, self._journal)
+        directory = self._journal_directory
+        journal = None if directory is None else JournalWriter(directory, config.node)
+        node = Node(node_config, self._upward, journal)
         self._on_started(node)
         return node
 

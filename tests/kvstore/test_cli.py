@@ -19,21 +19,17 @@ def run(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
 
 
-def test_a_cluster_shows_every_service_at_every_node_and_stops_on_interrupt(broadcast_port: int) -> None:
+def test_a_cluster_shows_one_green_order_at_every_node_and_stops_on_interrupt(broadcast_port: int) -> None:
     command = [sys.executable, "-m", "kvstore", "cluster", "--port", str(broadcast_port), "--every-ms", "20"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
-    seen: set[tuple[str, str]] = set()
     orders: dict[str, list[str]] = {name: [] for name in "abc"}
     for line in process.stdout:
-        if match := re.match(r"([abc])  view \S+: a\.1 b\.1 c\.1$", line):
-            orders[match[1]].clear()  # before that each was alone
-        if match := re.match(r"([abc])  delivers (\w+) +(\S+)", line):
-            node, service, message = match.groups()
-            seen.add((node, service))
-            if service in ("agreed", "safe"):
-                orders[node].append(message)
-        if len(seen) == 12 and min(map(len, orders.values())) >= 12:
+        if match := re.match(r"([abc])  green +(\d+) (\S+)", line):
+            node, position, message = match.groups()
+            assert int(position) == len(orders[node])
+            orders[node].append(message)
+        if min(map(len, orders.values())) >= 12:
             break
     process.send_signal(signal.SIGINT)
     rest, _ = process.communicate(timeout=20)
@@ -48,7 +44,7 @@ def test_a_node_started_again_is_another_incarnation(tmp_path: Path, broadcast_p
     command += ["--broadcast", f"127.255.255.255:{broadcast_port}"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    assert " as a.4, " in process.stdout.readline()
+    assert any(" as a.4, " in process.stdout.readline() for _ in range(5))
     process.terminate()
     process.communicate(timeout=20)
     assert process.returncode == 0

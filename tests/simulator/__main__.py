@@ -1,4 +1,4 @@
-"""`python -m tests.simulator run|replay`."""
+"""`python -m tests.simulator run|replay|mutants`."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ import argparse
 import os
 import sys
 
+from tests.simulator.corel_mutants import hunt_all
 from tests.simulator.runner import LAYERS, NODES_MAX, NODES_MIN, replay, run_seeds
 
 
 def main() -> int:
     arguments = _parser().parse_args()
-    nodes = arguments.nodes
     if arguments.command == "run":
+        nodes = arguments.nodes
         first, last = arguments.seeds
         failures = run_seeds(arguments.layer, range(first, last + 1), nodes, arguments.jobs)
         return 1 if failures else 0
+    if arguments.command == "mutants":
+        first, last = arguments.seeds
+        return 1 if hunt_all(range(first, last + 1), arguments.jobs) else 0
     try:
-        return 0 if replay(arguments.layer, arguments.seed, nodes, print) else 1
+        return 0 if replay(arguments.layer, arguments.seed, arguments.nodes, print) else 1
     except BrokenPipeError:  # the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -31,6 +35,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--jobs", type=int, help="processes (default: one per core)")
     again = commands.add_parser("replay", help="run one seed and print its event trace")
     again.add_argument("--seed", type=int, required=True)
+    mutants = commands.add_parser("mutants", help="plant bugs in COREL; exit 1 if any is not noticed")
+    mutants.add_argument("--seeds", type=_span, default=(1, 2_000), metavar="FIRST-LAST")
+    mutants.add_argument("--jobs", type=int, help="processes (default: one per core)")
     for command in (run, again):
         command.add_argument("--layer", choices=sorted(LAYERS), default="transport")
         command.add_argument("--nodes", type=_span, default=(NODES_MIN, NODES_MAX), metavar="MIN-MAX")

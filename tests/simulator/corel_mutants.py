@@ -7,6 +7,8 @@ costs only time."""
 from __future__ import annotations
 
 import traceback
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from corel import corel as machine
@@ -21,16 +23,13 @@ from tests.simulator.corel_layer import CorelRun
 from tests.simulator.corel_plan import draw_corel_plan
 from tests.simulator.corel_process import CorelProcess
 from tests.simulator.group_process import GroupProcess
-from tests.simulator.test_mutants import Edit, Mutant
-
-_ANY: tuple[str, ...] = ()
-"""Whatever notices first."""
+from tests.simulator.test_mutants import Edit, Mutant, hunt
 
 MUTANTS = [
     # Persist before you speak
     Mutant(
         "messages are acknowledged before they are on disk",
-        _ANY,
+        (),
         (
             Edit(
                 Corel,
@@ -44,12 +43,12 @@ MUTANTS = [
     ),
     Mutant(
         "the state is told before everything is on disk",
-        _ANY,
+        (),
         (Edit(Corel, "view_changed", "self._then = [self._send_state]", "self._send_state(effects)"),),
     ),
     Mutant(
         "the attempt is told before it is on disk",
-        _ANY,
+        (),
         (
             Edit(
                 Corel,
@@ -61,7 +60,7 @@ MUTANTS = [
     ),
     Mutant(
         "the commitment is told before it is on disk",
-        _ANY,
+        (),
         (
             Edit(
                 Corel,
@@ -73,48 +72,48 @@ MUTANTS = [
     ),
     Mutant(
         "that a message is yellow is not on disk",
-        _ANY,
+        (),
         (Edit(Corel, "_take", "entry.primary = self.committed", "pass"),),
     ),
     Mutant(
         "the last attempt is forgotten at a restart",
-        _ANY,
+        (),
         (Edit(Corel, "_lines_now", "attempted=self.attempted", "attempted=self.committed"),),
     ),
     Mutant(
         "the last commitment is forgotten at a restart",
-        _ANY,
+        (),
         (Edit(Corel, "_lines_now", "committed=self.committed", "committed=0"),),
     ),
     Mutant(
         "the adopted order is not on disk with the number (step 6)",
-        _ANY,
+        (),
         (Edit(Corel, "_adopt", "self._decide_yellow()", "self._is_dirty = True"),),
     ),
     Mutant(
         "the order committed to is not on disk",
-        _ANY,
+        (),
         (Edit(Corel, "_on_attempt", "self._decide_yellow()", "self._is_dirty = True"),),
     ),
     Mutant(
         "yellow messages of before a decision are still yellow after a restart",
-        _ANY,
+        (),
         (Edit(Corel, "_decide_yellow", "self._tail_from = self._next_arrival", "pass"),),
     ),
     Mutant(
         "the yellow zone on disk is read from its beginning",
-        _ANY,
+        (),
         (Edit(memory_log, "restore", "max(0, lines.green - yellow.position)", "0"),),
     ),
     Mutant(
         "what is not green is looked for too late in the log",
-        _ANY,
+        (),
         (Edit(Corel, "_lines_now", "default=self._next_arrival", "default=0) or (self._next_arrival"),),
     ),
     # Order Rule 1
     Mutant(
         "a majority's acknowledgements make green",
-        _ANY,
+        (),
         (
             Edit(
                 Corel,
@@ -126,7 +125,7 @@ MUTANTS = [
     ),
     Mutant(
         "one's own disk makes green",
-        _ANY,
+        (),
         (
             Edit(
                 Corel,
@@ -138,12 +137,12 @@ MUTANTS = [
     ),
     Mutant(
         "messages become green before their order is known",
-        _ANY,
+        (),
         (Edit(Corel, "_advance_green", "entry.timestamp > through or ", ""),),
     ),
     Mutant(
         "what a view's end settles becomes green",
-        _ANY,
+        (),
         (
             Edit(
                 Corel,
@@ -156,12 +155,12 @@ MUTANTS = [
     # Establishment
     Mutant(
         "half is a majority",
-        _ANY,
+        (),
         (Edit(quorum.Roster, "is_majority", "> self.total", ">= self.total"),),
     ),
     Mutant(
         "a majority's commitments establish",
-        _ANY,
+        (),
         (
             Edit(
                 Corel,
@@ -173,7 +172,7 @@ MUTANTS = [
     ),
     Mutant(
         "attempts alone establish",
-        _ANY,
+        (),
         (
             Edit(
                 Corel,
@@ -185,28 +184,28 @@ MUTANTS = [
     ),
     Mutant(
         "attempts are numbered from the lowest",
-        _ANY,
+        (),
         (Edit(machine, "make_plan", "attempted=max(", "attempted=min("),),
     ),
     Mutant(
         "attempts are numbered from the last commitment",
-        _ANY,
+        (),
         (Edit(Corel, "_establish", "self._the_plan().attempted + 1", "self._the_plan().committed + 1"),),
     ),
     # Recovery
     Mutant(
         "the lowest green line counts",
-        _ANY,
+        (),
         (Edit(machine, "make_plan", "green = max(", "green = min("),),
     ),
     Mutant(
         "those who know least represent",
-        _ANY,
+        (),
         (Edit(machine, "make_plan", "committed = max(", "committed = min("),),
     ),
     Mutant(
         "the yellow line does not retreat",
-        _ANY,
+        (),
         (
             Edit(
                 recovery,
@@ -218,17 +217,17 @@ MUTANTS = [
     ),
     Mutant(
         "yellow zones are compared by length alone",
-        _ANY,
+        (),
         (Edit(recovery, "_common_length", "if any(zone[place] != message_id for zone in zones):", "if False:"),),
     ),
     Mutant(
         "representatives keep what they had yellow",
-        _ANY,
+        (),
         (Edit(Corel, "_adopt", "demoted = queue.retreat(plan.yellow)", "demoted = []"),),
     ),
     Mutant(
         "priority messages take their place by timestamp",
-        _ANY,
+        (),
         (
             Edit(
                 MessageQueue,
@@ -240,48 +239,48 @@ MUTANTS = [
     ),
     Mutant(
         "red messages are in the order of their coming",
-        _ANY,
+        (),
         (Edit(message_queue, "_insert", "len(entries) <= low or ", "True or "),),
     ),
     Mutant(
         "retransmitted messages get the retransmission's timestamp",
-        _ANY,
+        (),
         (Edit(Corel, "_accept_copy", "Entry(copy.id, copy.clock,", "Entry(copy.id, message.clock,"),),
     ),
     Mutant(
         "messages are handled before the recovery is over",
-        _ANY,
+        (),
         (Edit(Corel, "_on_received", "if self._is_open:", "if True:"),),
     ),
     Mutant(
         "bodies are left out where anybody has them",
-        _ANY,
+        (),
         (Edit(Corel, "_priority_batches", "has_everybody = all(", "has_everybody = any("),),
     ),
     Mutant(
         "the first of the missing red messages is not retransmitted",
-        _ANY,
+        (),
         (Edit(machine, "red_shares", "Share(stream, after, through)", "Share(stream, after + 1, through)"),),
     ),
     Mutant(
         "retransmissions are not merged",
-        _ANY,
+        (),
         (Edit(Merge, "add", "while all(self._waiting[sender] for sender in self._unfinished):", "while True:"),),
     ),
     # Identity
     Mutant(
         "an empty disk votes",
-        _ANY,
+        (),
         (Edit(machine, "make_plan", "if states[member].is_voter]", "]"),),
     ),
     Mutant(
         "an incarnation is used twice",
-        _ANY,
+        (),
         (Edit(GroupProcess, "start", 'or b"0") + 1', 'or b"1")'),),
     ),
     Mutant(
         "the clock does not begin above what is on disk",
-        _ANY,
+        (),
         (
             Edit(CorelProcess, "least_clock", "self.log.lines.clock", "1"),
             Edit(GroupProcess, "start", "clock = self._ceiling", "clock = 1"),
@@ -289,12 +288,12 @@ MUTANTS = [
     ),
     Mutant(
         "what was not sent when a view ended is forgotten",
-        _ANY,
+        (),
         (Edit(Corel, "view_changed", "self._submitted.extendleft(reversed(self._sent))", "pass"),),
     ),
     Mutant(
         "marks of the last view count in the next",
-        _ANY,
+        (),
         (Edit(Replica, "_tell", "if effect.view != self.group.view.id:", "if False:"),),
     ),
 ]
@@ -309,3 +308,21 @@ def broken_property(seed: int, nodes: tuple[int, int]) -> str | None:
     except Exception as error:
         return type(error).__name__
     return None
+
+
+def hunt_all(seeds: range, jobs: int | None) -> int:
+    """Hunts every mutant and prints who was caught by what; returns how many were not."""
+    uncaught = 0
+    with ProcessPoolExecutor(jobs) as pool:
+        for mutant, caught in zip(
+            MUTANTS, pool.map(partial(_hunt, seeds=seeds), range(len(MUTANTS))), strict=True
+        ):
+            uncaught += caught is None
+            what = "not caught" if caught is None else f"{caught[1]}, seed {caught[0]}"
+            print(f"| {mutant.name} | {what} |", flush=True)
+    print(f"{len(MUTANTS)} mutants, {uncaught} not caught in {len(seeds)} seeds")
+    return uncaught
+
+
+def _hunt(place: int, seeds: range) -> tuple[int, str] | None:
+    return hunt(MUTANTS[place], seeds, broken_property)

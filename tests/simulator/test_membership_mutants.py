@@ -19,7 +19,7 @@ from membership.protocol import MembershipProtocol
 from tests.simulator.checkers import Violation
 from tests.simulator.membership_layer import MembershipRun
 from tests.simulator.membership_plan import draw_membership_plan
-from tests.simulator.test_mutants import Edit, Mutant, mutated
+from tests.simulator.test_mutants import Edit, Mutant, hunt
 from transport.delivery import Delivery
 from transport.lansis import Lansis
 
@@ -119,13 +119,7 @@ def broken_property(seed: int, nodes: tuple[int, int]) -> str | None:
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_the_simulator_catches(mutant: Mutant) -> None:
-    edits = [(edit, mutated(edit)) for edit in mutant.edits]
-    for seed in range(mutant.first_seed, mutant.first_seed + SEEDS_MAX):
-        with pytest.MonkeyPatch.context() as patch:
-            for edit, function in edits:
-                patch.setattr(edit.owner, edit.function, function)
-            broken = broken_property(seed, mutant.nodes)
-        if broken is not None:
-            assert broken in mutant.breaks, f"seed {seed}"
-            return
-    pytest.fail(f"{SEEDS_MAX} seeds did not notice")
+    caught = hunt(mutant, range(mutant.first_seed, mutant.first_seed + SEEDS_MAX), broken_property)
+    assert caught is not None, f"{SEEDS_MAX} seeds did not notice"
+    seed, broken = caught
+    assert broken in mutant.breaks, f"seed {seed}"

@@ -21,6 +21,7 @@ from __future__ import annotations
 import inspect
 import textwrap
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -342,7 +343,11 @@ def broken_property(seed: int, nodes: tuple[int, int]) -> str | None:
     return None
 
 
-def hunt(mutant: Mutant, seeds: range) -> tuple[int, str] | None:
+def hunt(
+    mutant: Mutant,
+    seeds: range,
+    broken_property: Callable[[int, tuple[int, int]], str | None] = broken_property,
+) -> tuple[int, str] | None:
     """The first seed that notices the mutant (and would pass without it), and what noticed."""
     edits = [(edit, mutated(edit)) for edit in mutant.edits]
     for seed in seeds:
