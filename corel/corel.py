@@ -31,6 +31,7 @@ from typing import TypeAlias
 from corel import codec
 from corel.config import CorelConfig
 from corel.effects import Effect, Event, Greened, Logged, Mark, Multicast, Persist, Reordered, Solicit
+from corel.invariants import Invariants
 from corel.message_queue import BrokenInvariant, MessageQueue
 from corel.messages import Attempt, Commit, Copy, Entry, Letter, MessageId, Priority, Reds, Regular, State
 from corel.quorum import Roster
@@ -105,6 +106,7 @@ class Corel:
         self.is_voter = image.lines.is_voter
         self.counters: Counter[str] = Counter()
         self._log = log
+        self._invariants = Invariants(self.queue) if config.debug_invariants else None
         # Writing
         self._lines = image.lines
         self._next_arrival = image.lines.next_arrival
@@ -486,6 +488,8 @@ class Corel:
             return
         position = self.queue.green
         turned = self.queue.turn_green(count)
+        if self._invariants is not None:
+            self._invariants.turned_green([entry.id for entry in turned])
         for entry in turned:
             self._to_green.append(entry.arrival)
             if entry.body is not None:
@@ -766,8 +770,10 @@ class Corel:
         self._is_dirty = True
 
     def _flush(self, effects: list[Effect]) -> None:
-        """Hands the next write to the disk, if none is under way: what comes meanwhile gathers for the one
-        after."""
+        """The end of every step. Hands the next write to the disk, if none is under way: what comes meanwhile
+        gathers for the one after."""
+        if self._invariants is not None:
+            self._invariants.check(self.queue)
         if not self._is_dirty or self._under_way is not None:
             return
         yellow = None

@@ -72,6 +72,10 @@ def make_plan(states: Mapping[Machine, State], roster: Roster) -> Plan:
             raise BrokenInvariant(
                 f"{member} and {representatives[0]} committed to different queues as {committed}"
             )
+    digests: dict[int, bytes] = {}
+    for member in members:
+        if digests.setdefault(states[member].green, states[member].green_digest) != states[member].green_digest:
+            raise BrokenInvariant(f"{member} has another green order than others of that length (Agreed Green)")
     yellow = _common_yellow_line([states[member] for member in representatives])
     if yellow < green:
         raise BrokenInvariant(

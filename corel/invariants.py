@@ -1,0 +1,61 @@
+"""The invariants of section 3.4, as far as one node can see them, executable.
+
+**Causal** and **No Changes in Green** are checked here, after every step where `debug_invariants` is on. **Agreed
+Green** and **Yellow** speak of several nodes: they are checked whenever states are exchanged
+(`recovery.make_plan`), always, and by the simulator's checkers after every step of anybody."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from corel.message_queue import BrokenInvariant, MessageQueue, chained
+from corel.messages import MessageId, Stream
+
+
+class Invariants:
+    """Watches one queue."""
+
+    def __init__(self, queue: MessageQueue) -> None:
+        self._green = queue.green
+        self._digest = queue.green_digest
+        self._turned: list[MessageId] = []
+
+    def turned_green(self, ids: list[MessageId]) -> None:
+        self._turned += ids
+
+    def check(self, queue: MessageQueue) -> None:
+        """Raises `BrokenInvariant` if what one node can see is wrong."""
+        self._check_green(queue)
+        self._check_causal(queue)
+        self._check_zones(queue)
+
+    def _check_green(self, queue: MessageQueue) -> None:
+        """New green messages are appended, and nothing else changes."""
+        if queue.green != self._green + len(self._turned):
+            raise BrokenInvariant(
+                f"{len(self._turned)} messages took the green line from {self._green} to {queue.green}"
+            )
+        self._digest = chained(self._digest, self._turned)
+        self._green = queue.green
+        self._turned = []
+        if self._digest != queue.green_digest:
+            raise BrokenInvariant("the green order has changed (No Changes in Green)")
+
+    def _check_causal(self, queue: MessageQueue) -> None:
+        """Before a message is every earlier one of its sender."""
+        last: dict[Stream, int] = {}
+        for entry in queue:
+            stream, sequence = entry.id
+            before = last.get(stream, queue.green_last.get(stream, 0))
+            if sequence != before + 1:
+                raise BrokenInvariant(f"{entry.id} comes after {stream}.{before} (Causal)")
+            last[stream] = sequence
+        if last != dict(queue.have()):
+            raise BrokenInvariant(f"{dict(queue.have())} is not what is in the queue, {last}")
+
+    def _check_zones(self, queue: MessageQueue) -> None:
+        for zone in (queue.tail(), queue.red):
+            if any(not first.timestamp < second.timestamp for first, second in pairwise(zone)):
+                raise BrokenInvariant("messages are not in the order of their timestamps")
+        if queue.base > queue.yellow_line:
+            raise BrokenInvariant(f"what was committed to, {queue.base}, is not yellow beyond {queue.yellow_line}")
