@@ -115,7 +115,7 @@ class Corel:
         self._clock = image.lines.clock
         self._is_dirty = False
         self._to_log: list[Entry] = []
-        self._to_green: list[int] = []
+        self._to_green: list[Entry] = []
         self._is_yellow_decided = False
         self._greens_since: Milliseconds | None = None
         """Since when green messages wait to be written as such. Nobody is in a hurry: they are yellow on every
@@ -126,7 +126,9 @@ class Corel:
         self._token = 0
         self._under_way: Write | None = None
         self._logging: list[Entry] = []
-        """The entries of the write under way."""
+        """The messages of the write under way."""
+        self._greening: list[Entry] = []
+        """Those that it makes green."""
         self._points_under_way: dict[Machine, int] = {}
         self._then_under_way: list[Continuation] = []
         self._evictable: deque[Entry] = deque()
@@ -155,6 +157,11 @@ class Corel:
     def is_representative(self) -> bool:
         """Whether this node knew the last primary component when the view began."""
         return self.plan is not None and self.me in self.plan.representatives
+
+    @property
+    def unwritten_greens(self) -> list[Entry]:
+        """The last green messages, which are not in the order on disk yet."""
+        return self._greening + self._to_green
 
     @property
     def waiting(self) -> int:
@@ -266,6 +273,7 @@ class Corel:
         self._lines = write.lines
         then, self._then_under_way = self._then_under_way, []
         self._note_logged(self._logging)
+        self._logging, self._greening = [], []
         own = self._marks[self.me]
         if self._points_under_way:
             for machine, carrier in self._points_under_way.items():
@@ -278,6 +286,18 @@ class Corel:
         self._on_marks(effects)
         self._flush(effects)
         return effects
+
+    def flush(self) -> list[Effect]:
+        """Writes what has become green, without waiting for something else to write: before an orderly stop."""
+        effects: list[Effect] = []
+        self._is_dirty = self._is_dirty or bool(self._to_green)
+        self._flush(effects)
+        return effects
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether something is on its way to the disk, or waits for its turn."""
+        return self._under_way is not None or self._is_dirty or bool(self._to_green)
 
     def tick(self, now: Milliseconds) -> list[Effect]:
         """Asks for acknowledgements that may have been lost, and writes what has become green if nothing else was
@@ -491,7 +511,7 @@ class Corel:
         if self._invariants is not None:
             self._invariants.turned_green([entry.id for entry in turned])
         for entry in turned:
-            self._to_green.append(entry.arrival)
+            self._to_green.append(entry)
             if entry.body is not None:
                 self._bodies_bytes -= entry.size
         effects.append(Greened(position, tuple(turned)))
@@ -779,12 +799,14 @@ class Corel:
         yellow = None
         if self._is_yellow_decided:
             yellow = Yellow(self.queue.green, tuple([entry.arrival for entry in self.queue.yellow]))
-        write = Write(tuple(map(_record, self._to_log)), tuple(self._to_green), yellow, self._lines_now())
+        greened = tuple([entry.arrival for entry in self._to_green])
+        write = Write(tuple(map(_record, self._to_log)), greened, yellow, self._lines_now())
         self._token += 1
         self._under_way = write
         self._points_under_way, self._points = self._points, {}
         self._then_under_way, self._then = self._then, []
-        self._logging, self._to_log, self._to_green = self._to_log, [], []
+        self._logging, self._to_log = self._to_log, []
+        self._greening, self._to_green = self._to_green, []
         self._is_yellow_decided = self._is_dirty = False
         self._greens_since = None
         effects.append(Persist(self._token, write))

@@ -49,6 +49,10 @@ class Replica:
     def persisted(self, token: int) -> list[Effect]:
         return self._from_log(self.log.persisted(token))
 
+    def flush(self) -> list[Effect]:
+        """What is to be written before an orderly stop."""
+        return self._from_log(self.log.flush())
+
     def next_deadline(self) -> Milliseconds:
         return min(self.group.next_deadline(), self.log.next_deadline())
 

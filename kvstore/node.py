@@ -212,6 +212,13 @@ class Node:
         if not self._is_settling:
             self._wake_at(0.0)
 
+    async def flush(self, seconds: float) -> None:
+        """Brings what is green to disk, if that takes it in time: the next start has less to agree on again."""
+        end = time.monotonic() + seconds
+        while self.log is not None and not self._is_closed and self.log.is_writing and time.monotonic() < end:
+            self._execute(self._replica().flush())
+            await asyncio.sleep(0.001)
+
     async def room(self) -> None:
         """Waits until `multicast` takes more (others who wait may be quicker)."""
         await self._room.wait()

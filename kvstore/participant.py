@@ -28,6 +28,9 @@ from transport.udp import Mode
 
 log = logging.getLogger("corelkv")
 
+FLUSH_SECONDS = 2.0
+"""How long an orderly stop waits for the disk."""
+
 RETRY_SECONDS = 1.0
 """Between attempts to write to a disk that failed."""
 
@@ -91,6 +94,7 @@ class Participant:
         """Stops, when the write under way has ended."""
         if self._return is not None:
             self._return.cancel()
+        await self.node.flush(FLUSH_SECONDS)
         self.node.close()
         await self._writer_ended()
         self.store.close()

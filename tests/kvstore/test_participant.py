@@ -127,7 +127,7 @@ def test_a_node_whose_disk_is_full_leaves_keeps_what_it_has_and_comes_back(
         participant = nodes.start("a", data=data)
         await nodes.primary("a")
         logged = participant.submit(b"first")
-        await nodes.eventually(lambda: nodes.green["a"] == [logged])
+        await nodes.eventually(lambda: len(participant.store.green(0, 1)) == 1)
         (small_disk / "filler").write_bytes(bytes(1_500_000))
         participant.submit(bytes(900_000))
         await nodes.eventually(lambda: bool(nodes.errors))

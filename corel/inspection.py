@@ -1,0 +1,52 @@
+"""The queue, to look at: for operators, the journal's readers, and `/v1/log`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from corel.corel import Corel
+from corel.messages import Color, Entry, MessageId
+from corel.storage import Log
+from transport.messages import Machine, Timestamp, ViewId
+
+
+class Inspected(NamedTuple):
+    """One message of the queue."""
+
+    position: int
+    """From the start of the queue; final if green, else as things stand."""
+    id: MessageId
+    timestamp: Timestamp
+    color: Color
+    view: ViewId
+    """In which it was first sent."""
+    size_bytes: int
+    acknowledged: tuple[Machine, ...]
+    """Members of the current view known to have it on disk, as far as that was asked in this view."""
+
+
+def inspect(corel: Corel, log: Log, first: int, limit: int) -> list[Inspected]:
+    """At most `limit` messages, from this position on."""
+    return list(islice(_entries(corel, log, first, limit), limit))
+
+
+def _entries(corel: Corel, log: Log, first: int, limit: int) -> Iterator[Inspected]:
+    queue = corel.queue
+    unwritten = corel.unwritten_greens
+    written = queue.green - len(unwritten)
+    for position, entry in enumerate(log.green(first, min(limit, max(0, written - first))), first):
+        yield _inspected(corel, position, entry, Color.GREEN)
+    for position, entry in enumerate(unwritten, written):
+        if position >= first:
+            yield _inspected(corel, position, entry, Color.GREEN)
+    for position, entry in enumerate(queue, queue.green):
+        if position >= first:
+            color = Color.YELLOW if position < queue.yellow_line else Color.RED
+            yield _inspected(corel, position, entry, color)
+
+
+def _inspected(corel: Corel, position: int, entry: Entry, color: Color) -> Inspected:
+    acknowledged = () if color is Color.GREEN else corel.acknowledged(entry)
+    return Inspected(position, entry.id, entry.timestamp, color, entry.view, entry.size, acknowledged)
