@@ -16,6 +16,10 @@ class CorelConfig:
     submitted_bytes_max: int = 64 * 1_048_576
     """The same in bytes."""
 
+    body_bytes_max: int = 1_113_088
+    """Largest body of a message: it must fit a message of the transport together with what a retransmission
+    adds."""
+
     outstanding_max: int = 4_096
     """Own messages handed to the transport that have not left. More wait here."""
 
@@ -33,6 +37,10 @@ class CorelConfig:
 
     bodies_bytes_max: int = 64 * 1_048_576
     """Bodies of messages kept in memory. What is older is read from disk when somebody needs it."""
+
+    open_scan_max: int = 1_024
+    """With more messages than this that are not green, the log does not look for the oldest of them with every
+    write; a restart then reads more of it than it has to."""
 
     solicit_after_ms: float = 20.0
     """How long a message may wait for members' acknowledgements before they are asked for them: they may have been

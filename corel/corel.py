@@ -33,19 +33,31 @@ from corel.config import CorelConfig
 from corel.effects import Effect, Event, Greened, Logged, Mark, Multicast, Persist, Reordered, Solicit
 from corel.invariants import Invariants
 from corel.message_queue import BrokenInvariant, MessageQueue
-from corel.messages import Attempt, Commit, Copy, Entry, Letter, MessageId, Priority, Reds, Regular, State
+from corel.messages import (
+    NOT_LOGGED,
+    Attempt,
+    Commit,
+    Copy,
+    Entry,
+    Letter,
+    MessageId,
+    Priority,
+    Reds,
+    Regular,
+    State,
+)
 from corel.quorum import Roster
 from corel.recovery import Plan, RosterMismatch, make_plan, red_shares
 from corel.retransmission import Merge, batches
 from corel.storage import Image, Lines, Log, Record, Write, Yellow
 from transport.effects import Journal
-from transport.messages import Machine, Message, Milliseconds, Timestamp, View
+from transport.messages import SEQUENCE_MAX, Machine, Message, Milliseconds, Timestamp, View
 
 _NEVER = float("inf")
 _AT_ONCE = float("-inf")
 _BEFORE_ALL = Timestamp(0, "", 0)
 _SOLICIT_MS_MAX = 100.0
-_OPEN_SCAN_MAX = 1_024
+_READ_AHEAD = 1_024
 
 Continuation: TypeAlias = Callable[[list[Effect]], None]
 
@@ -87,6 +99,10 @@ TRANSITIONS: dict[Stage, tuple[Stage, ...]] = {
 
 class TooMuch(Exception):
     """Too many messages wait to be sent. Try again later."""
+
+
+class TooLarge(Exception):
+    """The body exceeds `body_bytes_max`."""
 
 
 class Corel:
@@ -142,8 +158,10 @@ class Corel:
         self._sent_bytes = 0
         self._waits_since: Milliseconds | None = None
         self._has_progressed = False
-        self._eligible: tuple[int, tuple[Machine, ...]] | None = None
-        """Streams that can be forgotten when everybody's green line, on disk, is beyond that one."""
+        self._ordered: deque[Entry] = deque()
+        """Delivered in order, and not yet reported as logged."""
+        self._foldable: tuple[int, dict[str, int]] | None = None
+        """When everybody's green line, on disk, is beyond this one, these streams can be folded away."""
         self._begin_view(view)
 
     # What others look at
@@ -177,15 +195,19 @@ class Corel:
             return "merging red messages" if self._merge is not None else "waiting for priority messages"
         if self.stage is Stage.ESTABLISHING:
             return "waiting for commits" if self.committed == self.attempted else "waiting for attempts"
-        return str(self.stage)
+        return "rosters differ" if self.plan is None else str(self.stage)
 
     def body_of(self, entry: Entry) -> bytes:
         """The body of a message in the queue, from memory or from disk."""
         return entry.body if entry.body is not None else self._log.body(entry.arrival)
 
+    def read_green(self, first: int, count: int) -> list[Entry]:
+        """Green messages by position, as far as they are on disk, with bodies."""
+        return list(self._log.green(first, count))
+
     def acknowledged(self, entry: Entry) -> tuple[Machine, ...]:
         """The members known to have logged a message of this view."""
-        if not entry.carrier or entry.id.stream not in self._place:
+        if not entry.carrier or entry.view != self.view.id:
             return ()
         place = self._place[entry.id.stream]
         return tuple(member for member in self.view.members if self._marks[member][place] >= entry.carrier)
@@ -199,6 +221,8 @@ class Corel:
     def submit(self, body: bytes) -> MessageId:
         """Accepts a message. It leaves with `send`, in this view or, if a recovery is under way, in a later
         one."""
+        if len(body) > self.config.body_bytes_max:
+            raise TooLarge(f"{len(body)} bytes; at most {self.config.body_bytes_max} fit a message of the log")
         waiting = len(self._submitted)
         if waiting >= self.config.submitted_max or self._submitted_bytes >= self.config.submitted_bytes_max:
             raise TooMuch(f"{waiting} messages wait to be sent")
@@ -353,8 +377,7 @@ class Corel:
         self._early: list[Entry] = []
         """Regular messages of members that are done with their recovery, while we are not. If the view ends first
         they are forgotten: those who have them will retransmit them."""
-        self._ordered: deque[Entry] = deque()
-        """Delivered in order, and not yet reported as logged."""
+        self._ordered = deque(entry for entry in self._ordered if entry.arrival != NOT_LOGGED)
         self._ordered_through = _BEFORE_ALL
         self._points = {}
         self._points_under_way = {}
@@ -553,7 +576,7 @@ class Corel:
             "priority_from": plan.priority_from,
         }
         effects.append(Journal(Event.STATES_EXCHANGED, str(self.view.id), Cause.STATES, details))
-        self._forget_old_streams()
+        self._fold_streams()
         if plan.priority_from is None or plan.priority_from == plan.yellow:
             self._adopt(effects)
             return
@@ -586,7 +609,7 @@ class Corel:
     def _entries_between(self, first: int, last: int, green: int, yellow: list[Entry]) -> Iterator[Entry]:
         position = first
         while position < min(last, green):
-            chunk = self._log.green(position, min(last, green, position + _OPEN_SCAN_MAX) - position)
+            chunk = self._log.green(position, min(last, green, position + _READ_AHEAD) - position)
             if not chunk:
                 raise BrokenInvariant(f"the log has {green} green messages, but none at {position}")
             yield from chunk
@@ -682,7 +705,7 @@ class Corel:
         last = dict(self.queue.green_last)
         for entry in self.queue.yellow:
             last[entry.id.stream] = max(last.get(entry.id.stream, 0), entry.id.sequence)
-        return lambda stream: last.get(stream, 0)
+        return lambda stream: SEQUENCE_MAX if self.queue.is_folded(stream) else last.get(stream, 0)
 
     def _red_batches(self, entries: list[Entry]) -> Iterator[Letter]:
         copies = (Copy(entry.id, entry.timestamp.clock, entry.view, self.body_of(entry)) for entry in entries)
@@ -765,21 +788,23 @@ class Corel:
         self._turn_green(len(self.queue) - self.queue.green, effects)
         self._evictable.clear()
         self._enter(Stage.PRIMARY, Cause.COMMITTED_BY_ALL, effects)
-        if len(self.view.members) == len(self.roster.weights):
-            old = [stream for stream in self.queue.green_last if stream not in self._place]
-            self._eligible = (self.queue.green, tuple(old))
+        if self._is_everybody_here():
+            gone = {member.name: member.incarnation - 1 for member in self.view.members}
+            self._foldable = (self.queue.green, gone)
         self._open_to_messages(effects)
 
-    def _forget_old_streams(self) -> None:
-        """Streams of incarnations that are gone, all of whose messages are green at everybody, on disk."""
-        if self._eligible is None or len(self.view.members) < len(self.roster.weights):
+    def _fold_streams(self) -> None:
+        """Of incarnations that are gone, and all of whose messages are green at everybody, on disk."""
+        if self._foldable is None or not self._is_everybody_here():
             return
-        line, old = self._eligible
+        line, incarnations = self._foldable
         if all(state.green >= line for state in self._states.values()):
-            for stream in old:
-                self.queue.green_last.pop(stream, None)
-            self._eligible = None
+            self.queue.fold(incarnations)
+            self._foldable = None
             self._is_dirty = True
+
+    def _is_everybody_here(self) -> bool:
+        return [member.name for member in self.view.members] == sorted(self.roster.weights)
 
     # Writing
 
@@ -813,7 +838,7 @@ class Corel:
 
     def _lines_now(self) -> Lines:
         queue = self.queue
-        if len(queue) - queue.green <= _OPEN_SCAN_MAX:
+        if len(queue) - queue.green <= self.config.open_scan_max:
             self._open_from = min([entry.arrival for entry in queue], default=self._next_arrival)
         return Lines(
             committed=self.committed,
@@ -824,6 +849,7 @@ class Corel:
             base=queue.base,
             base_digest=queue.base_digest,
             streams=tuple(sorted(queue.green_last.items())),
+            folded=tuple(sorted(queue.folded.items())),
             next_arrival=self._next_arrival,
             open_from=self._open_from,
             tail_from=self._tail_from,
@@ -842,11 +868,16 @@ class Corel:
                 self._bodies_bytes -= entry.size
 
     def _report_logged(self, effects: list[Effect]) -> None:
-        """Regular messages of this view, in order, as far as they are on disk here."""
-        own = self._marks[self.me]
+        """Regular messages, in order, as far as they are on disk here."""
+        on_disk = self._lines.next_arrival
         reported: list[Entry] = []
-        while self._ordered and own[self._place[self._ordered[0].id.stream]] >= self._ordered[0].carrier:
-            reported.append(self._ordered.popleft())
+        while self._ordered and self._ordered[0].arrival < on_disk:
+            entry = self._ordered[0]
+            if entry.arrival == NOT_LOGGED and not self._is_open:
+                break  # it is among the early ones
+            self._ordered.popleft()
+            if entry.arrival != NOT_LOGGED:
+                reported.append(entry)
         if reported:
             effects.append(Logged(tuple(reported)))
 

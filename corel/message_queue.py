@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from operator import attrgetter
 
 from corel.messages import DIGEST_BYTES, EMPTY_DIGEST, Entry, MessageId, Stream, Vector
+from transport.messages import SEQUENCE_MAX
 
 _timestamp_of = attrgetter("timestamp")
 
@@ -39,7 +40,10 @@ class MessageQueue:
         """The green line."""
         self.green_digest = EMPTY_DIGEST
         self.green_last: dict[Stream, int] = {}
-        """Of each stream, the last message that is green."""
+        """Of each stream, the last message that is green, unless the stream is folded away."""
+        self.folded: dict[str, int] = {}
+        """Of each node, up to which incarnation its streams are folded away: whatever they ever held is green at
+        every node, on disk, and they will hold no more."""
         self.yellow: list[Entry] = []
         self.red: list[Entry] = []
         self.base = 0
@@ -73,8 +77,14 @@ class MessageQueue:
         return self.green + len(self.yellow)
 
     def last_of(self, stream: Stream) -> int:
-        """The last message of a stream that is here, green or not."""
+        """The last message of a stream that is here, green or not. Of a folded one, whatever anybody asks for
+        is."""
+        if self.is_folded(stream):
+            return SEQUENCE_MAX
         return self._last.get(stream) or self.green_last.get(stream, 0)
+
+    def is_folded(self, stream: Stream) -> bool:
+        return stream.incarnation <= self.folded.get(stream.name, -1)
 
     def get(self, message_id: MessageId) -> Entry | None:
         """A message that is here and not green."""
@@ -163,10 +173,10 @@ class MessageQueue:
         self.base_digest = base_digest
         return demoted
 
-    def forget_streams(self, keep: Iterable[Stream]) -> None:
-        """Streams whose messages are all green at everybody, and which will have no more, need not be known."""
-        kept = {*keep, *self._last}
-        self.green_last = {stream: last for stream, last in self.green_last.items() if stream in kept}
+    def fold(self, incarnations: Mapping[str, int]) -> None:
+        """Everything of these nodes' streams up to these incarnations is green at everybody, on disk."""
+        self.folded.update(incarnations)
+        self.green_last = {stream: last for stream, last in self.green_last.items() if not self.is_folded(stream)}
 
 
 def _insert(entries: list[Entry], entry: Entry, low: int) -> None:

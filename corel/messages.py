@@ -19,6 +19,9 @@ Stream: TypeAlias = Machine
 Vector: TypeAlias = tuple[tuple[Stream, int], ...]
 """The last sequence of each stream, of which everything before is there too."""
 
+NOT_LOGGED = -1
+"""The arrival of what has not been written, or will not be."""
+
 DIGEST_BYTES = 16
 EMPTY_DIGEST = bytes(DIGEST_BYTES)
 
@@ -57,8 +60,8 @@ class Entry:
         """In which it was first sent."""
         self.body = body
         self.size = size if body is None else len(body)
-        self.arrival = -1
-        """Its number in the log of this node, which counts in the order of writing; -1 before that."""
+        self.arrival = NOT_LOGGED
+        """Its number in the log of this node, which counts in the order of writing."""
         self.primary = 0
         """The primary component in which this node received and logged it, which made it yellow; 0 for none."""
         self.carrier = 0

@@ -31,7 +31,9 @@ class Lines:
     base: int = 0
     base_digest: bytes = EMPTY_DIGEST
     streams: Vector = ()
-    """The last green message of each stream."""
+    """The last green message of each stream that is not folded away."""
+    folded: tuple[tuple[str, int], ...] = ()
+    """Of each node, up to which incarnation its streams are."""
     next_arrival: int = 0
     open_from: int = 0
     """No message that is not green has a lower arrival."""
@@ -99,14 +101,14 @@ class Log(Protocol):
 
 def restore(lines: Lines, yellow: Yellow, logged: Iterable[Entry]) -> Image:
     """`logged` is everything from `lines.open_from` on, in the order of arrival."""
-    green_last = dict(lines.streams)
-    open_entries = [entry for entry in logged if entry.id.sequence > green_last.get(entry.id.stream, 0)]
+    queue = MessageQueue()
+    queue.green, queue.green_digest, queue.green_last = lines.green, lines.green_digest, dict(lines.streams)
+    queue.folded = dict(lines.folded)
+    open_entries = [entry for entry in logged if entry.id.sequence > queue.last_of(entry.id.stream)]
     by_arrival = {entry.arrival: entry for entry in open_entries}
     decided = yellow.arrivals[max(0, lines.green - yellow.position) :]
     zone = [by_arrival.pop(arrival) for arrival in decided]
     rest = sorted(by_arrival.values(), key=lambda entry: entry.timestamp)
-    queue = MessageQueue()
-    queue.green, queue.green_digest, queue.green_last = lines.green, lines.green_digest, green_last
     queue.base, queue.base_digest = lines.base, lines.base_digest
     tail: list[Entry] = []
     red: list[Entry] = []

@@ -91,16 +91,20 @@ class Store:
             with self._environment.begin(write=True) as transaction:
                 if write.records:
                     key = _key(write.records[0].arrival)
-                    transaction.put(key, _pack(_records_to_list(write.records)), db=self._messages, append=True)
+                    self._append(transaction, self._messages, key, _pack(_records_to_list(write.records)))
                 if write.greened:
                     key = _key(write.lines.green - len(write.greened))
-                    transaction.put(key, _checked(_arrivals_to_bytes(write.greened)), db=self._order, append=True)
+                    self._append(transaction, self._order, key, _checked(_arrivals_to_bytes(write.greened)))
                 if write.yellow is not None:
                     arrivals = _arrivals_to_bytes(write.yellow.arrivals)
                     transaction.put(b"yellow", _pack([write.yellow.position, arrivals]), db=self._meta)
                 transaction.put(b"lines", _pack(_lines_to_list(write.lines)), db=self._meta)
         except lmdb.Error as error:
             raise _explained(error, self.directory) from error
+
+    def _append(self, transaction: Any, table: Any, key: bytes, value: bytes) -> None:
+        if not transaction.put(key, value, db=table, append=True):
+            raise self._damaged(f"something is written at {int.from_bytes(key, 'big')} or beyond already")
 
     def probe(self) -> None:
         """Writes something that changes nothing: raises if the disk does not take it."""
@@ -330,6 +334,7 @@ def _lines_to_list(lines: Lines) -> list[object]:
         lines.base,
         lines.base_digest,
         [part for stream, last in lines.streams for part in (*stream, last)],
+        [part for pair in lines.folded for part in pair],
         lines.next_arrival,
         lines.open_from,
         lines.tail_from,
@@ -340,4 +345,5 @@ def _lines_to_list(lines: Lines) -> list[object]:
 def _lines(item: Any) -> Lines:
     flat = item[7]
     streams = tuple((Machine(name, number), last) for name, number, last in zip(*[iter(flat)] * 3, strict=True))
-    return Lines(*[*item[:7], streams, *item[8:]])
+    folded = tuple(zip(item[8][::2], item[8][1::2], strict=True))
+    return Lines(*[*item[:7], streams, folded, *item[9:]])

@@ -20,9 +20,11 @@ from corel.storage import Write
 from tests.simulator.checkers import Violation
 from tests.simulator.checkers.acknowledged import Acknowledged
 from tests.simulator.checkers.agreed_green import AgreedGreen
+from tests.simulator.checkers.bodies import Bodies
 from tests.simulator.checkers.causal_log import CausalLog
 from tests.simulator.checkers.log import History, LogChecker
 from tests.simulator.checkers.primaries import Primaries
+from tests.simulator.checkers.restorable import Restorable
 from tests.simulator.checkers.yellow_kept import YellowKept
 from tests.simulator.corel_plan import CorelPlan, DiskFault, PhaseFault
 from tests.simulator.corel_process import CorelProcess
@@ -50,10 +52,13 @@ class CorelRun:
         self.network: Network[Datagram] = Network(self.world, self.random, plan.below.weather, _datagram_bytes)
         self.history = History()
         self.acknowledged = Acknowledged(self.history)
+        yellow_kept = YellowKept(self.history)
+        self.restorable = Restorable(self.history, yellow_kept)
         self.checkers: list[LogChecker] = [
             AgreedGreen(self.history),
+            Bodies(self.history),
             CausalLog(self.history),
-            YellowKept(self.history),
+            yellow_kept,
             Primaries(self.history),
             self.acknowledged,
         ]
@@ -170,6 +175,7 @@ class CorelRun:
         process.on_started = partial(self._on_started, process)
         process.on_crash = partial(self._on_crash, process)
         process.on_own = self._on_own
+        process.on_written = partial(self._on_written, process)
         process.on_view = partial(self._on_view, process)
         process.on_journal = partial(self._on_journal, process)
         return process
@@ -208,7 +214,13 @@ class CorelRun:
 
     def _on_own(self, log: Corel, entry: Entry) -> None:
         """A message of its own is about to enter its queue: what it has is the message's past."""
+        assert entry.body is not None
+        self.history.bodies[entry.id] = entry.body
         self.history.pasts[entry.id] = {**log.queue.green_last, **dict(log.queue.have())}
+
+    def _on_written(self, process: CorelProcess) -> None:
+        if self.plan.seed % 4 == 1:
+            self.restorable.check(process.name, process.log.load())
 
     def _on_view(self, process: CorelProcess, view: View) -> None:
         if process.replica is not None:

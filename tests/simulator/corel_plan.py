@@ -81,6 +81,7 @@ def draw_corel_plan(seed: int, nodes_min: int, nodes_max: int) -> CorelPlan:
             batch_bytes_max=batch_bytes_max,
             batches_ahead_max=batches_ahead_max,
             bodies_bytes_max=random.choice((64 * 1_048_576, 500)),
+            open_scan_max=random.choice((1_024, 2, 16)),
             outstanding_max=random.choice((4_096, 2)),
             debug_invariants=True,
         ),

@@ -56,7 +56,7 @@ class CorelProcess(GroupProcess):
         self.on_greened: Callable[[Greened], None] = lambda greened: None
         self.on_logged: Callable[[Logged], None] = lambda logged: None
         self.on_reordered: Callable[[], None] = lambda: None
-        self.on_persist: Callable[[Write], None] = lambda write: None
+        self.on_written: Callable[[], None] = lambda: None
         self.on_crash: Callable[[Write | None, bool], None] = lambda write, was_written: None
         """With the write that was under way, and whether it came to be on disk."""
         self.on_step: Callable[[], None] = lambda: None
@@ -144,7 +144,6 @@ class CorelProcess(GroupProcess):
     def _persist(self, effect: Persist) -> None:
         assert self._under_way is None
         self._under_way = effect.write
-        self.on_persist(effect.write)
         delay_ms = self.sync_ms * (0.5 + self._random.random())
         at = max(self._world.now, self.stalled_until) + delay_ms
         starts = self.starts
@@ -158,6 +157,7 @@ class CorelProcess(GroupProcess):
             return
         self._under_way = None
         self.log.apply(effect.write)
+        self.on_written()
         self._execute(self.replica.persisted(effect.token))
         self._wake_soon()
 

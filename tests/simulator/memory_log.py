@@ -30,8 +30,10 @@ class MemoryLog:
         )
 
     def load(self) -> Image:
-        logged = self.messages[self.lines.open_from :]
-        return restore(self.lines, self.yellow, [record.entry() for record in logged])
+        logged = [record.entry() for record in self.messages[self.lines.open_from :]]
+        for entry in logged:
+            entry.body = None  # it is on disk
+        return restore(self.lines, self.yellow, logged)
 
     def body(self, arrival: int) -> bytes:
         return self.messages[arrival].body

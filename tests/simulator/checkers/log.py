@@ -19,6 +19,8 @@ class History:
     positions: dict[MessageId, int] = field(default_factory=dict)
     pasts: dict[MessageId, dict[Stream, int]] = field(default_factory=dict)
     """Of each message, the last of each stream in its sender's queue when it was sent."""
+    bodies: dict[MessageId, bytes] = field(default_factory=dict)
+    """What was submitted."""
 
 
 class LogChecker:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from corel.corel import Corel
 from corel.effects import Greened
+from corel.message_queue import MessageQueue
 from tests.simulator.checkers.base import Violation
 from tests.simulator.checkers.log import History, LogChecker
 
@@ -23,12 +24,14 @@ class YellowKept(LogChecker):
         self.stepped(node, log)
 
     def stepped(self, node: str, log: Corel) -> None:
-        known = [line for number, line in self._reached.items() if number <= log.committed]
+        self.check(node, log.committed, log.queue)
+
+    def check(self, node: str, committed: int, queue: MessageQueue) -> None:
+        known = [line for number, line in self._reached.items() if number <= committed]
         line = max(known, default=0)
-        queue = log.queue
         if queue.yellow_line < line:
             raise Violation(
-                f"{node} knows of primary {log.committed}, but is yellow to {queue.yellow_line} only, not {line}"
+                f"{node} knows of primary {committed}, but is yellow to {queue.yellow_line} only, not {line}"
             )
         for position, entry in enumerate(queue.yellow[: max(0, line - queue.green)], queue.green):
             if self.history.order[position] != entry.id:
