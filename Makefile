@@ -49,6 +49,7 @@ explore: $(TEST) ## every interleaving of the membership's control messages in s
 scenarios: $(TEST) ## cuts, heals, kills and stops of five real nodes in namespaces, over and over, timed
 	@tests/system-packages
 	$(BIN)/python -m tests.network.membership_campaign --repetitions $(REPETITIONS)
+	$(BIN)/python -m tests.network.log_campaign --repetitions $(REPETITIONS)
 
 bench: $(TEST) ## measure throughput, latency and CPU on this machine
 	$(BIN)/python -m tests.benchmarks.transport

@@ -1,0 +1,504 @@
+"""Five nodes with their logs on a LAN, a process each: what is done to them, and what must become of their writes.
+
+    with running(directory) as replicas:
+        replicas.cut("abc|de")
+        replicas.expect(primary="abc", red="de")
+
+All of them submit messages all the time. Every expectation measures how long it took: from just before what was
+done was begun to the last node's stage. At the end the nodes are stopped, their orders are read from their disks,
+and compared with each other and with everything that any of them was ever told.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import takewhile, zip_longest
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from corel.corel import Stage
+from corel.effects import Event
+from corel.store import Store
+from tests.network.lan import Lan, poll_until
+from tests.network.log_member import (
+    CLUSTER,
+    MESSAGES_PER_SECOND,
+    REORDERED,
+    STORE,
+    Greened,
+    Logged,
+    Noted,
+    Record,
+    Replaced,
+    Staged,
+    Started,
+    Stopped,
+    as_line,
+    body_of,
+    from_line,
+)
+from tests.simulator.checkers import Violation
+
+NAMES = "abcde"
+PORT = 7_400
+PROJECT = Path(__file__).parents[2]
+PATIENCE_MS = 30_000
+"""For a machine that is busy with other tests. How long it may take is the campaign's to judge."""
+STEADY_MS = 300
+"""How long the expected stages must have lasted."""
+
+Order: TypeAlias = Sequence[tuple[str, bytes]]
+"""The green ids of one disk, with their bodies."""
+
+
+class ScenarioFailed(AssertionError):
+    """What was expected did not happen; the message tells each node's story."""
+
+
+class Timing(NamedTuple):
+    """How long it took from what was done until the nodes were at their stages."""
+
+    cause: str
+    stage: Stage
+    took_ms: float
+
+
+class Member:
+    """A node's process, or its next after it was killed, and what it has been told so far."""
+
+    def __init__(self, lan: Lan, name: str, directory: Path) -> None:
+        self.name = name
+        self.records: list[Record] = []
+        self.started: list[Started] = []
+        self.stage: Staged | None = None
+        self.heard: set[str] = set()
+        """Machines of whose messages one was logged or became green at this stage."""
+        self.green_line = 0
+        self.logged: set[str] = set()
+        """Acknowledged, and not gone with an old disk."""
+        self.stopped: Stopped | None = None
+        self._lan = lan
+        self._out, self._record = directory / f"{name}.out", directory / f"{name}.record"
+        self.data = directory / name
+        self._record.touch()
+        self._bytes_read = 0
+
+    def start(self, *arguments: str) -> None:
+        command = [sys.executable, "-W", "error", "-m", "tests.network.log_member", "--node", self.name]
+        command += ["--roster", ",".join(NAMES), "--broadcast", f"{self._lan.broadcast_address}:{PORT}"]
+        command += ["--data", str(self.data), "--record", str(self._record), *arguments]
+        with open(self._out, "a") as out:
+            self.process: subprocess.Popen[str] = self._lan.spawn(
+                self.name, command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=out, stderr=out, text=True
+            )
+
+    def has_failed(self) -> bool:
+        return self.process.poll() not in (None, 0, -signal.SIGKILL)
+
+    def tell(self, command: str) -> None:
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):  # it has ended: whoever waits for what follows will see that, and say why
+            print(command, file=self.process.stdin, flush=True)
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
+
+    def replace_disk(self) -> None:
+        shutil.rmtree(self.data)
+        with open(self._record, "a") as record:
+            record.write(as_line(Replaced(time.monotonic_ns(), self.me)))
+
+    @property
+    def me(self) -> str:
+        return self.started[-1].machine
+
+    def is_at(self, stage: Stage, component: str) -> bool:
+        """It is, with exactly these, and messages of all of them get there."""
+        now = self.stage
+        is_there = now is not None and (now.stage, now.members) == (stage, component)
+        return is_there and {machine.partition(".")[0] for machine in self.heard} == set(component)
+
+    def has_noted(self, event: Event, since_ns: int) -> bool:
+        recent = takewhile(lambda record: record.at_ns > since_ns, reversed(self.records))
+        return any(isinstance(record, Noted) and record.event == event for record in recent)
+
+    def read(self) -> None:
+        with open(self._record, "rb") as record:
+            record.seek(self._bytes_read)
+            lines, newline, _ = record.read().rpartition(b"\n")
+        self._bytes_read += len(lines) + len(newline)
+        for line in lines.decode().splitlines():
+            self._note(from_line(line))
+
+    def _note(self, record: Record) -> None:
+        self.records.append(record)
+        if isinstance(record, Started):
+            self.started.append(record)
+            self.stage = self.stopped = None
+            self.green_line = record.green
+        elif isinstance(record, Staged):
+            self.stage = record
+            self.heard = set()
+        elif isinstance(record, Logged):
+            self.logged.update(record.ids)
+            if self.stage is not None and self.stage.stage == Stage.NON_PRIMARY:
+                self.heard.update(map(stream_of, record.ids))
+        elif isinstance(record, Greened):
+            self.green_line = record.position + len(record.ids)
+            self.heard.update(map(stream_of, record.ids))
+        elif isinstance(record, Stopped):
+            self.stopped = record
+        elif isinstance(record, Replaced):
+            self.logged = set()
+
+    def testimony(self, since_ns: int) -> str:
+        """Its stages, in seconds from then, and what it complained of."""
+        status = self.process.poll()
+        lines = [f"--- {self.name}, {'running' if status is None else f'exit status {status}'}"]
+        lines.append(f"    green to {self.green_line}, {len(self.logged)} logged, heard {sorted(self.heard)}")
+        for record in self.records:
+            if not isinstance(record, (Logged, Greened)):
+                what = " ".join(map(str, record[2:]))
+                seconds = (record.at_ns - since_ns) / 1e9
+                lines.append(f"{seconds:8.3f} {record.machine} {type(record).__name__.lower()} {what}")
+        return "\n".join([*lines, *self._out.read_text().splitlines()[-20:]])
+
+
+class Replicas:
+    """All nodes of the LAN. What is done to them is timed until the expectation that follows it."""
+
+    def __init__(self, lan: Lan, directory: Path, messages_per_second: float = MESSAGES_PER_SECOND) -> None:
+        self.timings: list[Timing] = []
+        self._lan = lan
+        self._directory = directory
+        self._load = f"--messages-per-second={messages_per_second}"
+        self._members = {name: Member(lan, name, directory) for name in lan.names}
+        self._places: dict[str, int] = {}
+        """Of every id that anybody was told is green."""
+        self._records_seen = dict.fromkeys(lan.names, 0)
+        self._start(NAMES, "start", "--bootstrap")
+        self.expect(primary=NAMES)
+
+    # What happens to them
+
+    def cut(self, groups: str) -> None:
+        self._begin("cut")
+        self._lan.cut(groups.split("|"))
+
+    def heal(self) -> None:
+        self._begin("heal")
+        self._lan.heal()
+
+    def kill(self, names: str) -> None:
+        """With `kill -9`, all of them at once."""
+        self._begin("kill")
+        members = self._named(names)
+        for member in members:
+            member.process.kill()
+        for member in members:
+            member.process.wait()
+            member.close()
+        self._read()
+
+    def restart(self, names: str) -> None:
+        """Timed from when they are up: how long Python takes to start is not the matter here."""
+        self._start(names, "restart")
+
+    def restart_to_die(self, name: str, after_copies: int) -> None:
+        """It comes back, and is killed in its recovery when so many messages have been retransmitted to it."""
+        (member,) = self._named(name)
+        self._start(name, "restart", f"--die-after-copies={after_copies}")
+        self._wait(lambda: member.process.poll() is not None, f"{name} dies of its recovery")
+        member.close()
+        self._begin("kill")
+        self._read()
+        if member.stage is None or (member.stage.stage, len(member.stage.members)) != (Stage.RECOVERING, 5):
+            raise ScenarioFailed(self._tell(f"{name} was killed, but not in its recovery with the others"))
+
+    def replace_disk(self, name: str) -> None:
+        """Of a node that is down."""
+        (member,) = self._named(name)
+        assert member.process.poll() is not None
+        member.replace_disk()
+
+    def burst(self, names: str, count: int) -> None:
+        """So many messages of each of these, in a primary of exactly these, until all are green."""
+        self._begin("burst")
+        self._read()
+        members = self._named(names)
+        line = min(member.green_line for member in members) + count * len(names)
+        for member in members:
+            member.tell(f"burst {count}")
+        self._wait_reading(lambda: all(member.green_line >= line for member in members), "the burst is green")
+
+    # What must follow
+
+    def expect(self, primary: str = "", red: str = "") -> None:
+        """These are a primary component that makes messages green, among them all that its members had logged; in
+        each of those components messages are logged, and stay red."""
+        self._read()
+        components = [(Stage.PRIMARY, primary)] if primary else []
+        components += [(Stage.NON_PRIMARY, names) for names in red.split("|") if names]
+        old = self.logged_by(primary)
+
+        def is_settled() -> bool:
+            for stage, names in components:
+                members = self._named(names)
+                views = {member.stage.view for member in members if member.stage is not None}
+                if len(views) != 1 or not all(member.is_at(stage, names) for member in members):
+                    return False
+            staged_ns = max(staged.at_ns for staged in self._stages(primary + red.replace("|", "")))
+            is_steady = time.monotonic_ns() - staged_ns >= STEADY_MS * 1_000_000
+            return is_steady and self._is_green(old, primary)
+
+        what = f"{primary or 'nobody'} is primary, {red or 'nobody'} red"
+        self._wait_reading(is_settled, what)
+        for stage in dict(components):
+            names = "".join(names for its_stage, names in components if its_stage is stage)
+            took_ms = (max(staged.at_ns for staged in self._stages(names)) - self._since_ns) / 1e6
+            self.timings.append(Timing(self._cause, stage, took_ms))
+
+    def logged_by(self, names: str) -> set[str]:
+        """What these have acknowledged so far."""
+        self._read()
+        return set[str]().union(*[member.logged for member in self._named(names)])
+
+    def expect_green(self, ids: set[str], at: str) -> None:
+        """These messages have become green at these nodes."""
+        self._wait_reading(lambda: self._is_green(ids, at), f"{len(ids)} messages are green at {at}")
+
+    def expect_retransmitted(self) -> None:
+        """Somebody has all red messages of the component that has just merged."""
+
+        def is_retransmitted() -> bool:
+            return any(member.has_noted(Event.RETRANSMITTED, self._since_ns) for member in self._members.values())
+
+        self._wait_reading(is_retransmitted, "the red messages are retransmitted")
+
+    def is_voter_from_its_disk(self, name: str) -> bool:
+        """Whether it could vote when it last started."""
+        return self._members[name].started[-1].is_voter
+
+    def surviving_open(self, name: str) -> int:
+        """How many messages that were not green its disk had when it last started."""
+        started = self._members[name].started[-1]
+        return started.length - started.green
+
+    def expect_voter(self, name: str) -> None:
+        """It may vote again."""
+        member = self._members[name]
+        since_ns = member.started[-1].at_ns
+        self._wait_reading(lambda: member.has_noted(Event.VOTER, since_ns), f"{name} becomes a voter")
+
+    def finish(self) -> None:
+        """Everything becomes green everywhere, the processes end, and what was told is on all disks."""
+        self._begin("stop")
+        members = list(self._members.values())
+        for member in members:
+            member.tell("stop")
+        self._wait_reading(self._is_quiet, "everything becomes green everywhere")
+        for member in members:
+            member.close()
+        self._wait(lambda: all(member.process.poll() == 0 for member in members), "all end")
+        self._read()
+        try:
+            orders = {member.name: read_order(member) for member in members}
+            check_rules({member.name: member.records for member in members}, orders)
+        except Violation as violation:
+            raise ScenarioFailed(self._tell(str(violation))) from violation
+
+    def counts(self) -> tuple[int, int]:
+        """Messages that were logged anywhere, and messages that became green."""
+        return len(self.logged_by(NAMES)), len(self._places)
+
+    def _start(self, names: str, cause: str, *arguments: str) -> None:
+        self._begin(cause)
+        members = self._named(names)
+        starts = {member.name: len(member.started) + 1 for member in members}
+        for member in members:
+            member.start(self._load, *arguments)
+        self._wait_reading(lambda: all(len(m.started) == starts[m.name] for m in members), f"{names} come up")
+        self._since_ns = max(member.started[-1].at_ns for member in members)
+
+    def _begin(self, cause: str) -> None:
+        self._cause = cause
+        self._since_ns = time.monotonic_ns()
+
+    def _named(self, names: str) -> list[Member]:
+        return [self._members[name] for name in names]
+
+    def _stages(self, names: str) -> list[Staged]:
+        return [member.stage for member in self._named(names) if member.stage is not None]
+
+    def _is_green(self, ids: Iterable[str], at: str) -> bool:
+        line = min((member.green_line for member in self._named(at)), default=0)
+        return not at or all(self._places.get(message_id, line) < line for message_id in ids)
+
+    def _is_quiet(self) -> bool:
+        lasts = set[str]()
+        for member in self._members.values():
+            if member.stopped is None:
+                return False
+            if member.stopped.submitted:
+                lasts.add(f"{member.me}.{member.stopped.submitted}")
+        return self._is_green(self.logged_by(NAMES) | lasts, NAMES)
+
+    def _wait(self, condition: Callable[[], bool], what: str) -> None:
+        def is_over() -> bool:
+            return condition() or any(member.has_failed() for member in self._members.values())
+
+        if not poll_until(is_over, PATIENCE_MS) or not condition():
+            self._read()
+            raise ScenarioFailed(self._tell(f"after '{self._cause}' it did not happen that {what}"))
+
+    def _wait_reading(self, condition: Callable[[], bool], what: str) -> None:
+        def is_so() -> bool:
+            self._read()
+            return condition()
+
+        self._wait(is_so, what)
+
+    def _read(self) -> None:
+        for name, member in self._members.items():
+            member.read()
+            for record in member.records[self._records_seen[name] :]:
+                if isinstance(record, Greened):
+                    self._places.update(zip(record.ids, range(record.position, member.green_line), strict=False))
+            self._records_seen[name] = len(member.records)
+
+    def _tell(self, message: str) -> str:
+        if pending := sorted(
+            set[str]().union(*[m.logged for m in self._members.values()]).difference(self._places)
+        ):
+            message += f"\n{len(pending)} acknowledged messages are not green: {' '.join(pending[:20])} ..."
+        stories = [member.testimony(self._since_ns) for member in self._members.values()]
+        return "\n".join([message, f"records, journals and stores are in {self._directory}", *stories])
+
+
+@contextmanager
+def running(directory: Path, messages_per_second: float = MESSAGES_PER_SECOND) -> Iterator[Replicas]:
+    """Five nodes that are a primary component; what is done to them here is checked at the end."""
+    with Lan(list(NAMES)) as lan:
+        replicas = Replicas(lan, directory, messages_per_second)
+        yield replicas
+        replicas.finish()
+
+
+def read_order(member: Member) -> Order:
+    """What is green on the disk of a node that has ended."""
+    store = Store(member.data / STORE, CLUSTER, member.name)
+    try:
+        green = store.load().lines.green
+        return [(str(entry.id), entry.body or b"") for entry in store.green(0, green)]
+    finally:
+        store.close()
+
+
+def stream_of(message_id: str) -> str:
+    """The machine that sent it."""
+    return message_id.rpartition(".")[0]
+
+
+def check_rules(records: Mapping[str, Sequence[Record]], orders: Mapping[str, Order]) -> None:
+    """The disks have one order, and it is the one that the nodes were told of, with everything that they
+    acknowledged."""
+    first = min(orders)
+    for name, order in orders.items():
+        _check_same(first, orders[first], name, order)
+    order = orders[first]
+    places = {message_id: position for position, (message_id, _) in enumerate(order)}
+    _check_streams(order)
+    _check_one_primary(records)
+    for name, told in records.items():
+        _check_own_told(told)
+        _check_promises(name, told, places)
+        _check_told_green(told, [message_id for message_id, _ in order])
+
+
+def _check_same(one: str, its_order: Order, another: str, other_order: Order) -> None:
+    for position, (mine, other) in enumerate(zip_longest(its_order, other_order)):
+        if mine != other:
+            raise Violation(f"at {position} {one} has {mine and mine[0]}, {another} has {other and other[0]}")
+
+
+def _check_streams(order: Order) -> None:
+    """Causal, and every message once: each stream is dense and ascending."""
+    lasts: dict[str, int] = {}
+    for position, (message_id, body) in enumerate(order):
+        stream, _, sequence = message_id.rpartition(".")
+        if int(sequence) != lasts.get(stream, 0) + 1:
+            raise Violation(f"at {position} {message_id} follows {stream}.{lasts.get(stream, 0)}")
+        lasts[stream] = int(sequence)
+        if body != body_of(message_id):
+            raise Violation(f"at {position} {message_id} says {body!r}")
+
+
+def _check_promises(name: str, records: Iterable[Record], places: Mapping[str, int]) -> None:
+    """What was acknowledged is there, unless the disk was taken away that it was on."""
+    promised = set[str]()
+    for record in records:
+        if isinstance(record, Logged):
+            promised.update(record.ids)
+        elif isinstance(record, Replaced):
+            promised.clear()
+    if lost := sorted(promised.difference(places)):
+        raise Violation(f"{name} acknowledged {len(lost)} messages that are lost: {', '.join(lost[:10])}")
+
+
+def _check_told_green(records: Iterable[Record], order: Sequence[str]) -> None:
+    """In final places, one after the other, and never outside of a primary component or a recovery."""
+    line, stage = 0, ""
+    for record in records:
+        if isinstance(record, Started):
+            line, stage = record.green, Stage.RECOVERING
+        elif isinstance(record, Staged):
+            stage = record.stage
+        elif isinstance(record, Greened):
+            if stage == Stage.NON_PRIMARY:
+                raise Violation(f"{record.machine} was told that {record.ids[0]} is green, outside of a primary")
+            if record.position != line:
+                raise Violation(f"{record.machine} was told of green from {record.position} on, after {line}")
+            line += len(record.ids)
+            for position, message_id in enumerate(record.ids, record.position):
+                if position >= len(order) or order[position] != message_id:
+                    raise Violation(f"{record.machine} was told that {message_id} is green at {position}")
+
+
+def _check_own_told(records: Iterable[Record]) -> None:
+    """Who submitted a message is told when it is logged, or to look at the queue again, before it is told of its
+    next: a client may wait for that."""
+    through, is_excused = 0, False
+    for record in records:
+        if isinstance(record, Started):
+            through, is_excused = 0, False
+        elif isinstance(record, Noted):
+            is_excused |= record.event == REORDERED
+        elif isinstance(record, (Logged, Greened)):
+            for stream, _, sequence in (message_id.rpartition(".") for message_id in record.ids):
+                if stream == record.machine and int(sequence) > through:
+                    if int(sequence) > through + 1 and not is_excused:
+                        raise Violation(
+                            f"{stream} was told of {sequence} of its messages, but not of {through + 1}"
+                        )
+                    through, is_excused = int(sequence), False
+
+
+def _check_one_primary(records: Mapping[str, Sequence[Record]]) -> None:
+    """A primary component has its number for itself."""
+    views: dict[int, str] = {}
+    for told in records.values():
+        for record in told:
+            if isinstance(record, Staged) and record.stage == Stage.PRIMARY:
+                view = views.setdefault(record.number, record.view)
+                if view != record.view:
+                    raise Violation(
+                        f"primary {record.number} is view {view}, and {record.view} at {record.machine}"
+                    )
