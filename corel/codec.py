@@ -24,6 +24,9 @@ from transport.messages import NAME_BYTES_MAX, SEQUENCE_MAX, Machine, ViewId
 
 _REGULAR, _STATE, _ATTEMPT, _COMMIT, _PRIORITY, _REDS = range(6)
 
+IDS_MAX = 262_144
+"""Most ids in a letter. What is under way in a view is far less; a few bytes could announce any number."""
+
 COPY_OVERHEAD_BYTES = 2 * NAME_BYTES_MAX + 64
 """What a copy takes besides its body, at the most."""
 
@@ -125,9 +128,10 @@ def unpack_ids(flat: list[object]) -> tuple[MessageId, ...]:
     ids: list[MessageId] = []
     for name, incarnation, first, count in zip(*[iter(flat)] * 4, strict=True):
         stream, start = _machine(name, incarnation), _positive(first)
-        if _natural(count) > len(flat) * 65_536:
-            raise LetterError("a run too long to be true")
-        ids += [MessageId(stream, sequence) for sequence in range(start, start + _natural(count))]
+        end = start + _positive(count)
+        if len(ids) + end - start > IDS_MAX or end > SEQUENCE_MAX:
+            raise LetterError(f"more than {IDS_MAX} ids, or beyond the largest sequence")
+        ids += [MessageId(stream, sequence) for sequence in range(start, end)]
     return tuple(ids)
 
 

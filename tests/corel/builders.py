@@ -1,0 +1,125 @@
+"""Small entries, states and letters for tests of single modules, and hypothesis strategies for all letters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hypothesis import strategies as st
+
+from corel.messages import (
+    DIGEST_BYTES,
+    EMPTY_DIGEST,
+    Attempt,
+    Commit,
+    Copy,
+    Entry,
+    Letter,
+    MessageId,
+    Priority,
+    Reds,
+    Regular,
+    State,
+    Vector,
+)
+from corel.quorum import Roster
+from tests.membership.strategies import positives
+from tests.transport.strategies import machines, naturals, view_ids
+from transport.messages import Machine, ViewId
+
+VIEW = ViewId(1, "a", 1)
+ROSTER = Roster.of("abcde")
+
+
+def machine(name: str, incarnation: int = 1) -> Machine:
+    return Machine(name, incarnation)
+
+
+def message_id(text: str) -> MessageId:
+    """`"a3"`: the third of a."""
+    return MessageId(machine(text[0]), int(text[1:]))
+
+
+def message_ids(text: str) -> tuple[MessageId, ...]:
+    return tuple(map(message_id, text.split()))
+
+
+def entry(text: str, clock: int, body: bytes = b"body") -> Entry:
+    return Entry(message_id(text), clock, VIEW, body)
+
+
+def copy(text: str, clock: int, body: bytes | None = b"body") -> Copy:
+    return Copy(message_id(text), clock, VIEW, body)
+
+
+def names(entries: Iterable[Entry | Copy]) -> str:
+    """The reverse of `message_ids`."""
+    return " ".join(f"{item.id.stream.name}{item.id.sequence}" for item in entries)
+
+
+def vector(**lasts: int) -> Vector:
+    return tuple((machine(name), last) for name, last in sorted(lasts.items()))
+
+
+def state(
+    committed: int = 1,
+    attempted: int = 1,
+    green: int = 0,
+    base: int = 0,
+    tail: str = "",
+    have: Vector = (),
+    is_voter: bool = True,
+    roster: Roster = ROSTER,
+    base_digest: bytes = EMPTY_DIGEST,
+) -> State:
+    """Digests of green orders say how long they are."""
+    green_digest = green.to_bytes(DIGEST_BYTES, "big")
+    return State(
+        committed,
+        attempted,
+        green,
+        green_digest,
+        base,
+        base_digest,
+        message_ids(tail),
+        have,
+        is_voter,
+        roster.digest(),
+    )
+
+
+# Strategies
+
+digests = st.binary(min_size=DIGEST_BYTES, max_size=DIGEST_BYTES)
+bodies = st.binary(max_size=40)
+ids = st.builds(MessageId, machines, st.integers(1, 40))
+runs = st.builds(
+    lambda stream, first, count: [MessageId(stream, first + number) for number in range(count)],
+    machines,
+    st.integers(1, 2**40),
+    st.integers(1, 20),
+)
+tails = st.lists(runs, max_size=4).map(lambda many: tuple(item for run in many for item in run))
+vectors: st.SearchStrategy[Vector] = st.lists(st.tuples(machines, positives), max_size=4).map(tuple)
+copies = st.builds(Copy, st.builds(MessageId, machines, positives), positives, view_ids, st.none() | bodies)
+some_copies = st.lists(copies, max_size=6).map(tuple)
+states = st.builds(
+    State,
+    naturals,
+    naturals,
+    naturals,
+    digests,
+    naturals,
+    digests,
+    tails,
+    vectors,
+    st.booleans(),
+    digests,
+)
+letters: st.SearchStrategy[Letter] = (
+    st.builds(Regular, positives, bodies)
+    | states
+    | st.builds(Attempt, positives, digests)
+    | st.builds(Commit, positives)
+    | st.builds(Priority, naturals, some_copies)
+    | st.builds(Reds, some_copies, st.booleans())
+)

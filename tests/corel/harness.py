@@ -1,0 +1,505 @@
+"""A few logs over an ideal group communication: no network, no time, nothing happens that is not asked for.
+
+    cluster = LogCluster("abcde")
+    cluster.settle("abc", "de")
+    cluster.submit("a", "x y")
+    cluster.submit("d", "z")
+    cluster.run()
+    assert cluster.picture("a") == "x y||"        # green | yellow | red
+    assert cluster.picture("d") == "||z"
+
+What can happen next at a node is an `Act`: it sends what its log wants sent, receives a message of its view,
+delivers one whose place is known, hears how far another's disk is, or completes a write. `step` performs one,
+`run` all, in an order that the cluster's `urgency` decides. Whatever is in `hold`, nobody performs.
+
+The messages of a view are received in the order of their sending, but for those of senders to whom a node is
+`deaf`, and delivered in that of their timestamps, once every member has received them. When a view ends, those who
+go on together get what any of them has, as `is_closing`; what none of them has is lost. Every node has a clock of
+its own, which receiving raises, and `advance_clock`.
+
+Every step is checked against the invariants of section 3.4, by the simulator's checkers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from enum import StrEnum
+from functools import partial
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from corel import codec
+from corel.config import CorelConfig
+from corel.corel import Corel, Stage
+from corel.effects import Effect, Event, Greened, Logged, Mark, Multicast, Persist, Reordered
+from corel.messages import Entry, Letter, MessageId
+from corel.quorum import Roster
+from corel.storage import Lines, Write
+from tests.simulator.checkers.acknowledged import Acknowledged
+from tests.simulator.checkers.agreed_green import AgreedGreen
+from tests.simulator.checkers.causal_log import CausalLog
+from tests.simulator.checkers.log import History, LogChecker
+from tests.simulator.checkers.primaries import Primaries
+from tests.simulator.checkers.yellow_kept import YellowKept
+from tests.simulator.memory_log import MemoryLog
+from transport.effects import Journal
+from transport.messages import Machine, Message, Service, View, ViewId
+
+Kind = TypeVar("Kind")
+
+STEPS_MAX = 20_000
+"""No story is as long."""
+
+
+class Do(StrEnum):
+    """What a node can do next."""
+
+    SYNC = "complete its write"
+    SEND = "send"
+    RECEIVE = "receive"
+    HEAR = "hear of a disk"
+    DELIVER = "deliver"
+
+
+class Act(NamedTuple):
+    """The next thing that may happen at a node."""
+
+    name: str
+    do: Do
+
+
+Urgency: TypeAlias = Callable[[Act], tuple[int, int]]
+"""Of what is possible, that with the least comes first."""
+
+_KINDS = {do: place for place, do in enumerate(Do)}
+
+
+def in_step(act: Act) -> tuple[int, int]:
+    """Everybody does the same at about the same time."""
+    return _KINDS[act.do], ord(act.name)
+
+
+def one_by_one(act: Act) -> tuple[int, int]:
+    """a does all that it can before b does anything."""
+    return ord(act.name), _KINDS[act.do]
+
+
+class Component:
+    """A view, and what was sent in it."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.sent: list[Message] = []
+        self.holders: list[set[Machine]] = []
+        """Of each, who has received it."""
+        self.pasts: list[frozenset[int]] = []
+        """Of each, what its sender had received before."""
+
+
+class Disk:
+    """A node's disk. A write is under way until `complete`."""
+
+    def __init__(self, name: str, cluster: LogCluster, lines: Lines) -> None:
+        self.log = MemoryLog(lines)
+        self.under_way: Persist | None = None
+        self._name = name
+        self._cluster = cluster
+
+    def hold(self) -> None:
+        """No write is completed until `release`."""
+        self._cluster.hold.add(Act(self._name, Do.SYNC))
+
+    def release(self) -> None:
+        self._cluster.hold.discard(Act(self._name, Do.SYNC))
+
+    def complete(self) -> None:
+        """The write under way is on disk, and the log hears of it."""
+        self._cluster.perform(Act(self._name, Do.SYNC))
+
+    def crash(self, is_kept: bool) -> None:
+        """The write under way is kept, or lost: all of it."""
+        if self.under_way is not None and is_kept:
+            self._cluster.write(self._name, self.under_way.write)
+        self.under_way = None
+
+
+class Node:
+    """One log, and what is on its way to it."""
+
+    def __init__(self, machine: Machine, log: Corel, component: Component, clock: int) -> None:
+        self.machine = machine
+        self.log = log
+        self.component = component
+        self.clock = clock
+        self.outbox: deque[bytes] = deque()
+        self.received: set[int] = set()
+        """Which of the view's messages, numbered in the order of their sending."""
+        self.received_through = 0
+        """All before this one."""
+        self.undelivered: list[Message] = []
+        self.heard: dict[Machine, tuple[int, ...]] = {}
+        """Marks on their way to here."""
+        self.is_closing = False
+        self.sequence = 0
+
+
+class LogCluster:
+    """Nodes named by the letters given, each in a view of its own at first."""
+
+    def __init__(
+        self,
+        everybody: str,
+        config: CorelConfig | None = None,
+        roster: Roster | None = None,
+        urgency: Urgency = in_step,
+        in_bursts: bool = False,
+    ) -> None:
+        self.everybody = everybody
+        self.config = config or CorelConfig(debug_invariants=True)
+        self.roster = roster or Roster.of(everybody)
+        self.hold: set[Act] = set()
+        self.deaf: set[tuple[str, str]] = set()
+        """Who does not hear whom while this view lasts."""
+        self.in_bursts = in_bursts
+        """Whether all messages there are are received, or delivered, in one step."""
+        self.history = History()
+        self.acknowledged = Acknowledged(self.history)
+        self.checkers: list[LogChecker] = [
+            AgreedGreen(self.history),
+            CausalLog(self.history),
+            YellowKept(self.history),
+            Primaries(self.history),
+            self.acknowledged,
+        ]
+        self.nodes: dict[str, Node] = {}
+        self.disks = {name: Disk(name, self, Lines(is_voter=True)) for name in everybody}
+        self.logged: set[MessageId] = set()
+        """Everything that is on any disk."""
+        self.bodies: dict[MessageId, str] = {}
+        self.effects: dict[str, list[Effect]] = {name: [] for name in everybody}
+        self._acts = sorted((Act(name, do) for name in everybody for do in Do), key=urgency)
+        self._incarnations = dict.fromkeys(everybody, 0)
+        self._clocks = dict.fromkeys(everybody, 0)
+        for name in everybody:
+            self.start(name)
+
+    def __getitem__(self, name: str) -> Corel:
+        return self.nodes[name].log
+
+    # What goes in
+
+    def submit(self, name: str, bodies: str) -> list[MessageId]:
+        """A message for each word."""
+        log = self[name]
+        ids = [log.submit(body.encode()) for body in bodies.split()]
+        self.bodies.update(zip(ids, bodies.split(), strict=True))
+        self._execute(self.nodes[name], log.send())
+        return ids
+
+    def views(self, *components: str) -> None:
+        """Ends the views of all of these, and begins the next ones. Nobody is in both an old and a new one."""
+        old = {name: self.nodes[name].component for names in components for name in names}
+        for names in components:
+            groups = {id(old[name]): [n for n in names if old[n] is old[name]] for name in names}
+            for group in groups.values():
+                self._close([self.nodes[name] for name in group])
+        self.deaf.clear()
+        for names in components:
+            nodes = [self.nodes[name] for name in sorted(names)]
+            clock = max(node.clock for node in nodes) + 1
+            members = tuple(node.machine for node in nodes)
+            component = Component(View(ViewId(clock, *members[0]), members))
+            for node in nodes:
+                node.component, node.clock, node.is_closing = component, clock, False
+                node.outbox.clear()
+                node.heard.clear()
+                node.undelivered.clear()
+                node.received = set()
+                node.received_through = node.sequence = 0
+            for node in nodes:
+                self._execute(node, node.log.view_changed(component.view))
+
+    def settle(self, *components: str) -> None:
+        self.views(*components)
+        self.run()
+
+    def advance_clock(self, name: str, by: int) -> None:
+        self.nodes[name].clock += by
+
+    def disk(self, name: str) -> Disk:
+        return self.disks[name]
+
+    def crash(self, name: str, is_kept: bool = False) -> None:
+        """With the write under way kept, or lost. The others' view is for the story to end."""
+        node = self.nodes.pop(name)
+        self._clocks[name] = node.clock
+        self.disks[name].crash(is_kept)
+
+    def start(self, name: str) -> None:
+        """In a view of its own, as another incarnation if it has crashed."""
+        self._incarnations[name] += 1
+        me = Machine(name, self._incarnations[name])
+        disk = self.disks[name]
+        clock = max(self._clocks[name], disk.log.lines.clock) + 1
+        component = Component(View(ViewId(clock, *me), (me,)))
+        log = Corel(me, component.view, self.roster, self.config, disk.log.load(), disk.log)
+        self.nodes[name] = node = Node(me, log, component, clock)
+        self._watch(log)
+        for checker in self.checkers:
+            checker.started(name, log)
+        self._execute(node, log.start())
+
+    def restart(self, name: str, is_kept: bool = False) -> None:
+        self.crash(name, is_kept)
+        self.start(name)
+
+    def replace_disk(self, name: str) -> None:
+        """By an empty one. What was nowhere else is lost."""
+        self.disks[name].log = MemoryLog(Lines())
+        self.acknowledged.forget_disk(name)
+
+    # What happens
+
+    def step(self) -> Act | None:
+        """The most urgent of what is possible."""
+        for act in self._acts:
+            node = self.nodes.get(act.name)
+            if node is not None and act not in self.hold and self._is_possible(node, act.do):
+                self.perform(act)
+                return act
+        return None
+
+    def run(self) -> int:
+        """Returns how many steps it took."""
+        for count in range(STEPS_MAX):
+            if self.step() is None:
+                return count
+        raise AssertionError("no end")
+
+    def run_until(self, is_done: Callable[[], object]) -> None:
+        while not is_done():
+            assert self.step() is not None, f"nothing moves: {self}"
+
+    def perform(self, act: Act) -> None:
+        name, do = act
+        node = self.nodes[name]
+        assert self._is_possible(node, do), f"{name} has nothing to {do}"
+        if do is Do.SYNC:
+            self._sync(node)
+        elif do is Do.SEND:
+            self._send(node)
+        elif do is Do.RECEIVE:
+            self._receive_next(node)
+        elif do is Do.HEAR:
+            sender = min(node.heard)
+            self._execute(node, node.log.marked(sender, node.heard.pop(sender)))
+        else:
+            self._deliver(node)
+
+    def each(self, do: Do, names: str, count: int = 1) -> None:
+        """So many times, by each of these in turn."""
+        for name in names:
+            for _ in range(count):
+                self.perform(Act(name, do))
+
+    # What came of it
+
+    def stages(self, names: str = "") -> set[Stage]:
+        return {self[name].stage for name in names or self.everybody}
+
+    def picture(self, name: str) -> str:
+        """Bodies of green | yellow | red messages."""
+        queue = self[name].queue
+        ids = [self.history.order[: queue.green], [e.id for e in queue.yellow], [e.id for e in queue.red]]
+        return "|".join(" ".join(self.bodies[message_id] for message_id in zone) for zone in ids)
+
+    def pictures(self, names: str = "") -> set[str]:
+        """Those of all of them: one, if they agree."""
+        return {self.picture(name) for name in names or self.everybody}
+
+    def colors(self, name: str) -> str:
+        queue = self[name].queue
+        return "g" * queue.green + "y" * len(queue.yellow) + "r" * len(queue.red)
+
+    def on_disk(self, name: str) -> str:
+        """What a crash now, the write under way being lost, would leave, as `picture` shows it."""
+        log = self.disks[name].log
+        queue = log.load().queue
+        green = [entry.id for entry in log.green(0, queue.green)]
+        zones = [green, [e.id for e in queue.yellow], [e.id for e in queue.red]]
+        return "|".join(" ".join(self.bodies[message_id] for message_id in zone) for zone in zones)
+
+    def letters(self, kind: type[Kind], name: str = "") -> list[Kind]:
+        """Those of this kind that were sent in the view of this node, or in all views, by whomever."""
+        components = {id(node.component): node.component for node in self.nodes.values()}
+        if name:
+            components = {0: self.nodes[name].component}
+        sent = [message for component in components.values() for message in component.sent]
+        return [letter for message in sent if isinstance(letter := codec.decode(message.payload), kind)]
+
+    def outgoing(self, name: str) -> list[Letter]:
+        """What its log wants sent and has not left yet."""
+        return [codec.decode(payload) for payload in self.nodes[name].outbox]
+
+    def journal(self, name: str, event: Event) -> list[Journal]:
+        return [e for e in self.effects[name] if isinstance(e, Journal) and e.event is event]
+
+    def check_finished(self) -> None:
+        """Everybody is in one primary component, and everything that was ever on a disk, or accepted by somebody
+        who has not crashed since, is green."""
+        assert self.stages() == {Stage.PRIMARY}, str(self)
+        for checker in self.checkers:
+            checker.finished({name: node.log for name, node in self.nodes.items()})
+        machines = {node.machine for node in self.nodes.values()}
+        accepted = {message_id for message_id in self.bodies if message_id.stream in machines}
+        lost = (self.logged | accepted) - set(self.history.order)
+        assert not lost, f"lost: {sorted(self.bodies.get(message_id, str(message_id)) for message_id in lost)}"
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}: {self.picture(name)} {node.log.phase}" for name, node in self.nodes.items())
+
+    # Inside
+
+    def write(self, name: str, write: Write) -> None:
+        self.disks[name].log.apply(write)
+        self.logged.update(record.id for record in write.records)
+
+    def _is_possible(self, node: Node, do: Do) -> bool:
+        if do is Do.SYNC:
+            return self.disks[node.machine.name].under_way is not None
+        if do is Do.SEND:
+            return bool(node.outbox)
+        if do is Do.RECEIVE:
+            return self._next_to_receive(node) is not None
+        if do is Do.HEAR:
+            return bool(node.heard)
+        return self._is_deliverable(node)
+
+    def _next_to_receive(self, node: Node) -> int | None:
+        """The first that is neither here nor from somebody who is not heard, directly or by way of what it
+        follows."""
+        sent, received = node.component.sent, node.received
+        while node.received_through in received:
+            node.received_through += 1
+        for number in range(node.received_through, len(sent)):
+            if number in received or (node.machine.name, sent[number].sender.name) in self.deaf:
+                continue
+            if not self.deaf or node.component.pasts[number] <= received:
+                return number
+        return None
+
+    def _is_deliverable(self, node: Node) -> bool:
+        """Its first message is everybody's, and has no predecessor that is still on its way here."""
+        if not node.undelivered:
+            return False
+        component, first = node.component, node.undelivered[0]
+        missing = (n for n in range(node.received_through, len(component.sent)) if n not in node.received)
+        if any(component.sent[number] < first for number in missing):
+            return False
+        return len(component.holders[component.sent.index(first)]) == len(component.view.members)
+
+    def _sync(self, node: Node) -> None:
+        disk = self.disks[node.machine.name]
+        persist, disk.under_way = disk.under_way, None
+        assert persist is not None
+        self.write(node.machine.name, persist.write)
+        self._execute(node, node.log.persisted(persist.token))
+
+    def _send(self, node: Node) -> None:
+        """Its sender receives it at once."""
+        component = node.component
+        node.clock += 1
+        node.sequence += 1
+        payload = node.outbox.popleft()
+        view = component.view.id
+        component.sent.append(Message(node.clock, node.machine, node.sequence, Service.AGREED, view, payload))
+        component.holders.append(set())
+        component.pasts.append(frozenset(node.received))
+        self._receive(node, [len(component.sent) - 1])
+
+    def _receive_next(self, node: Node) -> None:
+        numbers: list[int] = []
+        while not numbers or self.in_bursts:
+            number = self._next_to_receive(node)
+            if number is None:
+                break
+            numbers.append(number)
+            node.received.add(number)
+        self._receive(node, numbers)
+
+    def _receive(self, node: Node, numbers: list[int]) -> None:
+        if not numbers:
+            return
+        component = node.component
+        messages = [component.sent[number] for number in numbers]
+        for number in numbers:
+            component.holders[number].add(node.machine)
+        node.received.update(numbers)
+        node.clock = max(node.clock, *[message.clock for message in messages])
+        node.undelivered = sorted([*node.undelivered, *messages])
+        self._execute(node, node.log.received(messages))
+
+    def _deliver(self, node: Node) -> None:
+        messages = [node.undelivered.pop(0)]
+        while self.in_bursts and self._is_deliverable(node):
+            messages.append(node.undelivered.pop(0))
+        self._execute(node, node.log.delivered(messages, is_closing=False))
+
+    def _close(self, group: list[Node]) -> None:
+        """Those who go on together get what any of them has, and deliver it."""
+        for node in group:
+            node.is_closing = True
+        together = set().union(*[node.received for node in group])
+        for node in group:
+            self._receive(node, sorted(together - node.received))
+            if node.undelivered:
+                self._execute(node, node.log.delivered(node.undelivered, is_closing=True))
+
+    def _execute(self, node: Node, effects: list[Effect]) -> None:
+        name, log = node.machine.name, node.log
+        self.effects[name] += effects
+        for effect in effects:
+            if isinstance(effect, Persist):
+                disk = self.disks[name]
+                assert disk.under_way is None, "one write at a time"
+                disk.under_way = effect
+            elif isinstance(effect, Multicast):
+                if effect.view == node.component.view.id and not node.is_closing:
+                    node.outbox.append(effect.payload)
+            elif isinstance(effect, Mark):
+                self._tell(node, effect)
+            elif isinstance(effect, Greened):
+                self._on_greened(name, log, effect)
+            elif isinstance(effect, Logged):
+                for checker in self.checkers:
+                    checker.logged(name, log, effect)
+            elif isinstance(effect, Journal):
+                assert effect.event is not Event.REFUSED, f"{name} refused {effect.id}: {effect.reason}"
+            else:
+                assert isinstance(effect, Reordered)
+        for checker in self.checkers:
+            checker.stepped(name, log)
+
+    def _tell(self, node: Node, mark: Mark) -> None:
+        if mark.view != node.component.view.id or node.is_closing:
+            return
+        for other in self.nodes.values():
+            if other.component is node.component and other is not node:
+                other.heard[node.machine] = mark.marks
+
+    def _on_greened(self, name: str, log: Corel, greened: Greened) -> None:
+        for checker in self.checkers:
+            checker.greened(name, log, greened)
+        for position, entry in enumerate(greened.entries, greened.position):
+            if position == len(self.history.order):
+                self.history.order.append(entry.id)
+                self.history.positions[entry.id] = position
+
+    def _watch(self, log: Corel) -> None:
+        for method in ("add_yellow", "add_red"):
+            setattr(log.queue, method, partial(self._add, log, getattr(log.queue, method)))
+
+    def _add(self, log: Corel, add: Callable[[Entry], None], entry: Entry) -> None:
+        """A message of its own is about to enter its queue: what it has is the message's past."""
+        if entry.id.stream == log.me:
+            self.history.pasts[entry.id] = {**log.queue.green_last, **dict(log.queue.have())}
+        add(entry)
