@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -46,6 +45,7 @@ from corel.messages import (
     Regular,
     State,
 )
+from corel.outbox import Outbox
 from corel.quorum import Roster
 from corel.recovery import Plan, RosterMismatch, make_plan, red_shares
 from corel.retransmission import Merge, batches
@@ -97,14 +97,6 @@ TRANSITIONS: dict[Stage, tuple[Stage, ...]] = {
 }
 
 
-class TooMuch(Exception):
-    """Too many messages wait to be sent. Try again later."""
-
-
-class TooLarge(Exception):
-    """The body exceeds `body_bytes_max`."""
-
-
 class Corel:
     """One node's log. `view` is the one membership begins with."""
 
@@ -149,13 +141,7 @@ class Corel:
         self._then_under_way: list[Continuation] = []
         self._evictable: deque[Entry] = deque()
         self._bodies_bytes = 0
-        # Sending
-        self._next_sequence = 1
-        self._submitted: deque[Regular] = deque()
-        self._submitted_bytes = 0
-        self._sent: deque[Regular] = deque()
-        """Handed to the transport, and not seen to have left."""
-        self._sent_bytes = 0
+        self._outbox = Outbox(me, config)
         self._waits_since: Milliseconds | None = None
         self._has_progressed = False
         self._ordered: deque[Entry] = deque()
@@ -184,7 +170,7 @@ class Corel:
     @property
     def waiting(self) -> int:
         """Messages that were submitted and have not left."""
-        return len(self._submitted) + len(self._sent)
+        return len(self._outbox)
 
     @property
     def phase(self) -> str:
@@ -219,18 +205,9 @@ class Corel:
         return self.view_changed(self.view)
 
     def submit(self, body: bytes) -> MessageId:
-        """Accepts a message. It leaves with `send`, in this view or, if a recovery is under way, in a later
-        one."""
-        if len(body) > self.config.body_bytes_max:
-            raise TooLarge(f"{len(body)} bytes; at most {self.config.body_bytes_max} fit a message of the log")
-        waiting = len(self._submitted)
-        if waiting >= self.config.submitted_max or self._submitted_bytes >= self.config.submitted_bytes_max:
-            raise TooMuch(f"{waiting} messages wait to be sent")
-        regular = Regular(self._next_sequence, body)
-        self._next_sequence += 1
-        self._submitted.append(regular)
-        self._submitted_bytes += len(body)
-        return MessageId(self.me, regular.sequence)
+        """Accepts a message, or raises `TooLarge` or `TooMuch`. It leaves with `send`, in this view or, if a
+        recovery is under way, in a later one."""
+        return self._outbox.accept(body)
 
     def send(self) -> list[Effect]:
         """What was submitted, as far as it may leave."""
@@ -242,8 +219,7 @@ class Corel:
         """Fig. 2: the primary component bit is unset, regular messages wait, and the states are exchanged, but not
         before everything is on disk that they will tell of (trap 6)."""
         effects: list[Effect] = []
-        self._submitted.extendleft(reversed(self._sent))
-        self._submitted_bytes += sum(len(regular.body) for regular in self._sent)
+        self._outbox.take_back()
         self._begin_view(view)
         self._enter(Stage.RECOVERING, Cause.VIEW_CHANGED, effects)
         self._is_dirty = True  # a write of its own, so that there is one whose completion says that all is on disk
@@ -256,7 +232,7 @@ class Corel:
         effects: list[Effect] = []
         for message in messages:
             self._on_received(message, effects)
-        if self._submitted:
+        if self._outbox:
             self._send_submitted(effects)
         self._flush(effects)
         return effects
@@ -368,8 +344,6 @@ class Corel:
     def _begin_view(self, view: View) -> None:
         self.view = view
         self._is_open = False
-        self._sent = deque()
-        self._sent_bytes = 0
         self._place = {member: place for place, member in enumerate(view.members)}
         self._marks: dict[Machine, list[int]] = {member: [0] * len(view.members) for member in view.members}
         self._received: dict[tuple[Machine, int], Entry | Letter] = {}
@@ -436,7 +410,7 @@ class Corel:
                 self._batches_out[self._batches_out.index(0)] = message.sequence
             return
         if message.sender == self.me:
-            self._sent_bytes -= len(self._sent.popleft().body)
+            self._outbox.has_left()
         entry = Entry(MessageId(message.sender, letter.sequence), message.clock, message.view, letter.body)
         entry.carrier = message.sequence
         self._received[key] = entry
@@ -470,17 +444,9 @@ class Corel:
         self._is_dirty = True
 
     def _send_submitted(self, effects: list[Effect]) -> None:
-        if not self._is_open:
-            return
-        config = self.config
-        while self._submitted and len(self._sent) < config.outstanding_max:
-            if self._sent and self._sent_bytes >= config.outstanding_bytes_max:
-                break
-            regular = self._submitted.popleft()
-            self._submitted_bytes -= len(regular.body)
-            self._sent_bytes += len(regular.body)
-            self._sent.append(regular)
-            effects.append(Multicast(codec.encode(regular), self.view.id))
+        if self._is_open:
+            for regular in self._outbox.take():
+                self._multicast(regular, effects)
 
     def _on_letter(self, message: Message, letter: Letter, effects: list[Effect]) -> None:
         sender = message.sender
@@ -889,8 +855,3 @@ def _record(entry: Entry) -> Record:
     if entry.body is None:
         raise BrokenInvariant(f"{entry.id} is not logged, and its body is gone")
     return Record(entry.arrival, entry.id, entry.timestamp.clock, entry.view, entry.primary, entry.body)
-
-
-def with_vote(lines: Lines) -> Lines:
-    """The lines of an empty disk in a new cluster: it may vote, for there is nothing to have forgotten."""
-    return replace(lines, is_voter=True)

@@ -24,9 +24,10 @@ from secrets import token_hex
 
 import uvloop
 
-from corel.corel import Stage, TooMuch
+from corel.corel import Stage
 from corel.effects import Event, Greened, Logged
 from corel.messages import Entry
+from corel.outbox import TooMuch
 from corel.quorum import Roster
 from kvstore.node import Node, Upward
 from kvstore.participant import Away, Participant, ParticipantConfig

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from corel.config import CorelConfig
-from corel.corel import Stage, TooLarge
+from corel.corel import Stage
 from corel.effects import Logged
 from corel.messages import MessageId
+from corel.outbox import TooLarge
 from corel.storage import Lines, Record, Yellow, restore
 from tests.corel.harness import LogCluster
 from transport.messages import Machine, ViewId

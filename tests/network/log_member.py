@@ -29,7 +29,8 @@ import uvloop
 
 from corel import effects
 from corel.config import CorelConfig
-from corel.corel import Corel, TooMuch
+from corel.corel import Corel
+from corel.outbox import TooMuch
 from corel.quorum import Roster
 from corel.storage import Image
 from corel.store import Store

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
-from corel.corel import Corel, Stage, TooMuch
+from corel.corel import Corel, Stage
 from corel.effects import Event as LogEvent
 from corel.effects import Greened, Logged
 from corel.messages import Entry
+from corel.outbox import TooMuch
 from corel.storage import Write
 from tests.simulator.checkers import Violation
 from tests.simulator.checkers.acknowledged import Acknowledged

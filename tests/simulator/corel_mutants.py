@@ -15,6 +15,7 @@ from corel import corel as machine
 from corel import message_queue, quorum, recovery
 from corel.corel import Corel
 from corel.message_queue import MessageQueue
+from corel.outbox import Outbox
 from corel.replica import Replica
 from corel.retransmission import Merge
 from tests.simulator import memory_log
@@ -302,7 +303,7 @@ MUTANTS = [
     Mutant(
         "what was not sent when a view ended is forgotten",
         (),
-        (Edit(Corel, "view_changed", "self._submitted.extendleft(reversed(self._sent))", "pass"),),
+        (Edit(Outbox, "take_back", "self._waiting.extendleft(reversed(self._sent))", "pass"),),
     ),
     Mutant(
         "marks of the last view count in the next",

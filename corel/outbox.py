@@ -1,0 +1,70 @@
+"""Own messages until they have left: numbered when they are accepted, sent in that order, and sent again in the
+next view if theirs ended before they had left. So a stream has no gaps, and no number is used twice."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from corel.config import CorelConfig
+from corel.messages import MessageId, Regular, Stream
+
+
+class TooMuch(Exception):
+    """Too many messages wait to be sent. Try again later."""
+
+
+class TooLarge(Exception):
+    """The body exceeds `body_bytes_max`."""
+
+
+class Outbox:
+    """The messages of one stream that nobody has seen yet."""
+
+    def __init__(self, stream: Stream, config: CorelConfig) -> None:
+        self._stream = stream
+        self._config = config
+        self._last = 0
+        self._waiting: deque[Regular] = deque()
+        self._waiting_bytes = 0
+        self._sent: deque[Regular] = deque()
+        """Handed to the transport, and not seen to have left."""
+        self._sent_bytes = 0
+
+    def __len__(self) -> int:
+        """How many have not left."""
+        return len(self._waiting) + len(self._sent)
+
+    def accept(self, body: bytes) -> MessageId:
+        config = self._config
+        if len(body) > config.body_bytes_max:
+            raise TooLarge(f"{len(body)} bytes; at most {config.body_bytes_max} fit a message of the log")
+        if len(self._waiting) >= config.submitted_max or self._waiting_bytes >= config.submitted_bytes_max:
+            raise TooMuch(f"{len(self._waiting)} messages wait to be sent")
+        self._last += 1
+        self._waiting.append(Regular(self._last, body))
+        self._waiting_bytes += len(body)
+        return MessageId(self._stream, self._last)
+
+    def take(self) -> list[Regular]:
+        """What may be handed to the transport now."""
+        taken: list[Regular] = []
+        while self._waiting and len(self._sent) < self._config.outstanding_max:
+            if self._sent and self._sent_bytes >= self._config.outstanding_bytes_max:
+                break
+            regular = self._waiting.popleft()
+            self._waiting_bytes -= len(regular.body)
+            self._sent.append(regular)
+            self._sent_bytes += len(regular.body)
+            taken.append(regular)
+        return taken
+
+    def has_left(self) -> None:
+        """The first of those handed over is on its way."""
+        self._sent_bytes -= len(self._sent.popleft().body)
+
+    def take_back(self) -> None:
+        """The view is over: what has not left waits for the next one."""
+        self._waiting.extendleft(reversed(self._sent))
+        self._waiting_bytes += self._sent_bytes
+        self._sent.clear()
+        self._sent_bytes = 0
