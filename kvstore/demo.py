@@ -26,7 +26,7 @@ import uvloop
 
 from corel.corel import Stage
 from corel.effects import Event, Greened, Logged
-from corel.messages import Entry
+from corel.messages import Color, Entry
 from corel.outbox import TooMuch
 from corel.quorum import Roster
 from kvstore.node import Node, Upward
@@ -132,7 +132,8 @@ class _Show:
         log = None if self.participant is None else self.participant.node.log
         if log is not None and log.stage is not Stage.PRIMARY:
             for entry in logged.entries:
-                self._print(f"red          {entry.id!s:10} {_text(entry)}")
+                color = Color.YELLOW if entry.primary else Color.RED
+                self._print(f"{color:12} {entry.id!s:10} {_text(entry)}")
 
     def greened(self, greened: Greened) -> None:
         for position, entry in enumerate(greened.entries, greened.position):
