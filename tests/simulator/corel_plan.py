@@ -68,10 +68,12 @@ def draw_corel_plan(seed: int, nodes_min: int, nodes_max: int) -> CorelPlan:
         weights[random.choice(below.nodes)] = random.choice((0, 2, 3))
     roster = Roster(weights)
     sync_ms = random.choice((0.3, 2.0, 20.0))
-    # A message at a time, each waiting for a slow disk, would take longer than any run: not stuck, only slow.
+    # A message at a time, each waiting for a slow disk or network, would take longer than any run: not stuck, only
+    # slow (a batch takes three trips and a sync).
+    batch_ms = 1.5 * sync_ms + 3.0 * (below.weather.delay_ms + below.weather.jitter_ms)
     sizes = ((131_072, 8), (131_072, 1), (1_000, 2), (300, 2), (300, 1))
     batch_bytes_max, batches_ahead_max = random.choice(sizes)
-    if sync_ms > 2.0 and batch_bytes_max < 1_000:
+    if batch_ms > 5.0 and batch_bytes_max < 1_000:
         batches_ahead_max = 8
     return CorelPlan(
         seed=seed,
