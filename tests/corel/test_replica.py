@@ -1,0 +1,59 @@
+"""The log over a membership: what is of a view that is over is not said in the next."""
+
+from __future__ import annotations
+
+from random import Random
+
+from corel.config import CorelConfig
+from corel.corel import Corel
+from corel.effects import Mark, Multicast, Solicit
+from corel.quorum import Roster
+from corel.replica import Replica
+from corel.storage import Lines
+from membership.config import MembershipConfig
+from membership.group import Group
+from tests.simulator.memory_log import MemoryLog
+from transport.config import TransportConfig
+from transport.messages import Machine, ViewId
+
+A, B = Machine("a", 1), Machine("b", 1)
+OVER = ViewId(0, "a", 1)
+
+
+class Watched(Group):
+    """Remembers what it is told to tell."""
+
+    def __init__(self) -> None:
+        super().__init__(A, MembershipConfig(), TransportConfig(), Random(1), 0.0)
+        self.told: list[object] = []
+
+    def mark(self, marks: tuple[int, ...]) -> None:
+        self.told.append(marks)
+
+    def solicit(self, machines: object) -> None:
+        self.told.append(machines)
+
+
+def replica() -> tuple[Replica, Watched]:
+    group, log = Watched(), MemoryLog(Lines(is_voter=True))
+    return Replica(group, Corel(A, group.view, Roster.of("ab"), CorelConfig(), log.load(), log)), group
+
+
+def test_marks_and_requests_of_the_current_view_are_told() -> None:
+    made, group = replica()
+    made._from_log([Mark((1,), group.view.id), Solicit((B,), group.view.id)])
+    assert group.told == [(1,), (B,)]
+
+
+def test_marks_and_requests_of_a_view_that_is_over_are_not() -> None:
+    made, group = replica()
+    made._from_log([Mark((1, 2), OVER), Solicit((B,), OVER)])
+    assert group.told == []
+
+
+def test_letters_of_a_view_that_is_over_are_not_sent() -> None:
+    made, group = replica()
+    made._from_log([Multicast(b"of the last view", OVER)])
+    assert group.lansis.queued_messages() == 0
+    made._from_log([Multicast(b"of this one", group.view.id)])
+    assert group.lansis.queued_messages() == 1
