@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from corel.message_queue import MessageQueue
+from corel.message_queue import BrokenInvariant, MessageQueue
 from corel.messages import EMPTY_DIGEST, Entry, MessageId, Vector
 from transport.messages import ViewId
 
@@ -60,6 +60,12 @@ class Record(NamedTuple):
     view: ViewId
     primary: int
     body: bytes
+
+    @classmethod
+    def of(cls, entry: Entry) -> Record:
+        if entry.body is None:
+            raise BrokenInvariant(f"{entry.id} is not logged, and its body is gone")
+        return cls(entry.arrival, entry.id, entry.timestamp.clock, entry.view, entry.primary, entry.body)
 
     def entry(self) -> Entry:
         entry = Entry(self.id, self.clock, self.view, self.body)

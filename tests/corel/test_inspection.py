@@ -7,7 +7,7 @@ from corel.corel import Corel
 from corel.inspection import inspect
 from corel.messages import Color, Entry, MessageId
 from corel.quorum import Roster
-from corel.storage import Lines, Write
+from corel.storage import Lines, Record, Write
 from tests.simulator.memory_log import MemoryLog
 from transport.messages import Machine, View, ViewId
 
@@ -28,9 +28,9 @@ def test_every_message_has_its_place_and_colour_whatever_is_on_disk_of_it() -> N
         corel.queue.add_red(entry(sequence))
     corel.queue.turn_yellow()
     corel.queue.add_red(entry(4))
-    log.apply(Write(tuple(_record(made) for made in corel.queue), (0,), None, Lines(next_arrival=4, green=1)))
+    log.apply(Write(tuple(map(Record.of, corel.queue)), (0,), None, Lines(next_arrival=4, green=1)))
     corel._turn_green(2, [])
-    corel._to_green = corel._to_green[1:]  # the first is on disk by now
+    corel._writer._to_green = corel._writer._to_green[1:]  # the first is on disk by now
     seen = inspect(corel, log, 0, 10)
     assert [(one.position, one.color) for one in seen] == [
         (0, Color.GREEN),
@@ -40,9 +40,3 @@ def test_every_message_has_its_place_and_colour_whatever_is_on_disk_of_it() -> N
     ]
     assert [one.id.sequence for one in inspect(corel, log, 1, 2)] == [2, 3]
     assert {one.size_bytes for one in seen} == {4}
-
-
-def _record(made: Entry):  # type: ignore[no-untyped-def]
-    from corel.corel import _record as record
-
-    return record(made)

@@ -12,8 +12,11 @@ from functools import partial
 from pathlib import Path
 
 from corel import corel as machine
-from corel import message_queue, quorum, recovery
+from corel import exchange, message_queue, quorum, recovery
+from corel.acknowledgements import Acknowledgements
 from corel.corel import Corel
+from corel.exchange import Exchange
+from corel.log_writer import LogWriter
 from corel.message_queue import MessageQueue
 from corel.outbox import Outbox
 from corel.replica import Replica
@@ -38,17 +41,16 @@ MUTANTS = [
             Edit(
                 Corel,
                 "_flush",
-                "effects.append(Persist(self._token, write))",
-                "effects.append(Persist(self._token, write)); own = self._marks[self.me]; "
-                "own[:] = [max(o, self._points_under_way.get(m, 0)) for m, o in zip(self.view.members, own)]; "
-                "effects.append(Mark(tuple(own), self.view.id))",
+                "effects.append(persist)",
+                "effects.append(persist); points = self._writer._points_under_way; "
+                "effects.append(Mark(self._acknowledgements.logged_here(points), self.view.id))",
             ),
         ),
     ),
     Mutant(
         "the state is told before everything is on disk",
         (),
-        (Edit(Corel, "view_changed", "self._then = [self._send_state]", "self._send_state(effects)"),),
+        (Edit(Corel, "view_changed", "self._writer.then(self._send_state)", "self._send_state(effects)"),),
     ),
     Mutant(
         "the attempt is told before it is on disk",
@@ -57,7 +59,7 @@ MUTANTS = [
             Edit(
                 Corel,
                 "_establish",
-                "self._then.append(lambda later: self._multicast(attempt, later))",
+                "self._writer.then(lambda later: self._multicast(attempt, later))",
                 "self._multicast(attempt, effects)",
             ),
         ),
@@ -70,7 +72,7 @@ MUTANTS = [
             Edit(
                 Corel,
                 "_on_attempt",
-                "self._then.append(lambda later: self._multicast(commit, later))",
+                "self._writer.then(lambda later: self._multicast(commit, later))",
                 "self._multicast(commit, effects)",
             ),
         ),
@@ -84,29 +86,29 @@ MUTANTS = [
     Mutant(
         "the last attempt is forgotten at a restart",
         (),
-        (Edit(Corel, "_lines_now", "attempted=self.attempted", "attempted=self.committed"),),
+        (Edit(LogWriter, "_lines_now", "attempted=attempted", "attempted=committed"),),
         first_seed=RARE,
     ),
     Mutant(
         "the last commitment is forgotten at a restart",
         (),
-        (Edit(Corel, "_lines_now", "committed=self.committed", "committed=0"),),
+        (Edit(LogWriter, "_lines_now", "committed=committed", "committed=0"),),
     ),
     Mutant(
         "the adopted order is not on disk with the number (step 6)",
         (),
-        (Edit(Corel, "_adopt", "self._decide_yellow()", "self._is_dirty = True"),),
+        (Edit(Corel, "_adopt", "self._writer.decide_yellow()", "self._writer.touch()"),),
         first_seed=RARE,
     ),
     Mutant(
         "the order committed to is not on disk",
         (),
-        (Edit(Corel, "_on_attempt", "self._decide_yellow()", "self._is_dirty = True"),),
+        (Edit(Corel, "_on_attempt", "self._writer.decide_yellow()", "self._writer.touch()"),),
     ),
     Mutant(
         "yellow messages of before a decision are still yellow after a restart",
         (),
-        (Edit(Corel, "_decide_yellow", "self._tail_from = self._next_arrival", "pass"),),
+        (Edit(LogWriter, "decide_yellow", "self._tail_from = self._next_arrival", "pass"),),
         first_seed=RARE,
     ),
     Mutant(
@@ -117,7 +119,7 @@ MUTANTS = [
     Mutant(
         "what is not green is looked for too late in the log",
         (),
-        (Edit(Corel, "_lines_now", "default=self._next_arrival", "default=0) or (self._next_arrival"),),
+        (Edit(LogWriter, "_lines_now", "default=self._next_arrival", "default=0) or (self._next_arrival"),),
     ),
     # Order Rule 1
     Mutant(
@@ -125,8 +127,8 @@ MUTANTS = [
         (),
         (
             Edit(
-                Corel,
-                "_advance_green",
+                Acknowledgements,
+                "everywhere",
                 "[min(column) for column in",
                 "[sorted(column)[(len(column) - 1) // 2] for column in",
             ),
@@ -137,10 +139,10 @@ MUTANTS = [
         (),
         (
             Edit(
-                Corel,
-                "_advance_green",
+                Acknowledgements,
+                "everywhere",
                 "[min(column) for column in zip(*self._marks.values(), strict=True)]",
-                "self._marks[self.me]",
+                "self._marks[self._me]",
             ),
         ),
     ),
@@ -188,7 +190,7 @@ MUTANTS = [
             Edit(
                 Corel,
                 "_on_attempt",
-                "self._then.append(lambda later: self._multicast(commit, later))",
+                "self._writer.then(lambda later: self._multicast(commit, later))",
                 "self._commits.update(self.view.members); self._on_commit(self.me, commit, effects)",
             ),
         ),
@@ -258,7 +260,7 @@ MUTANTS = [
     Mutant(
         "retransmitted messages get the retransmission's timestamp",
         (),
-        (Edit(Corel, "_accept_copy", "Entry(copy.id, copy.clock,", "Entry(copy.id, message.clock,"),),
+        (Edit(Exchange, "on_reds", "self._accept(copy, ", "self._accept(copy._replace(clock=message.clock), "),),
     ),
     Mutant(
         "messages are handled before the recovery is over",
@@ -268,12 +270,12 @@ MUTANTS = [
     Mutant(
         "bodies are left out where anybody has them",
         (),
-        (Edit(Corel, "_priority_batches", "has_everybody = all(", "has_everybody = any("),),
+        (Edit(Exchange, "_priority_batches", "has_everybody = all(", "has_everybody = any("),),
     ),
     Mutant(
         "the first of the missing red messages is not retransmitted",
         (),
-        (Edit(machine, "red_shares", "Share(stream, after, through)", "Share(stream, after + 1, through)"),),
+        (Edit(exchange, "red_shares", "Share(stream, after, through)", "Share(stream, after + 1, through)"),),
     ),
     Mutant(
         "retransmissions are not merged",

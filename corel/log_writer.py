@@ -1,0 +1,211 @@
+"""What is to be written next, and what may be said once it is on disk.
+
+One write is under way at a time; what comes meanwhile gathers for the next (group commit). Everything a step wants
+written is gathered here in that step, and goes to disk in one atomic `Write`, so no crash leaves half of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, TypeAlias
+
+from corel.config import CorelConfig
+from corel.effects import Effect, Persist
+from corel.message_queue import BrokenInvariant, MessageQueue
+from corel.messages import Entry
+from corel.storage import Lines, Record, Write, Yellow
+from transport.messages import Machine, Milliseconds
+
+Continuation: TypeAlias = Callable[[list[Effect]], None]
+"""What is to be said when a write has completed."""
+
+_NEVER = float("inf")
+_AT_ONCE = float("-inf")
+
+
+class Completed(NamedTuple):
+    """What a completed write has brought."""
+
+    points: Mapping[Machine, int]
+    """Up to which of each member's messages in this view everything is on disk now."""
+    then: Iterable[Continuation]
+
+
+class LogWriter:
+    """Gathers one node's writes. `lines` is what its disk says."""
+
+    def __init__(self, queue: MessageQueue, lines: Lines, config: CorelConfig) -> None:
+        self._queue = queue
+        self._config = config
+        self._lines = lines
+        self._next_arrival = lines.next_arrival
+        self._open_from = lines.open_from
+        self._tail_from = lines.tail_from
+        self._clock = lines.clock
+        self._token = 0
+        # Gathered for the next write
+        self._is_dirty = False
+        self._to_log: list[Entry] = []
+        self._to_green: list[Entry] = []
+        self._greens_since: Milliseconds | None = None
+        """Since when green messages wait to be written as such. Nobody is in a hurry: they are yellow on every
+        disk."""
+        self._is_yellow_decided = False
+        self._points: dict[Machine, int] = {}
+        self._then: list[Continuation] = []
+        # Under way
+        self._under_way: Write | None = None
+        self._logging: list[Entry] = []
+        self._greening: list[Entry] = []
+        self._points_under_way: dict[Machine, int] = {}
+        self._then_under_way: list[Continuation] = []
+        # Bodies in memory
+        self._evictable: deque[Entry] = deque()
+        """On disk, and likely to stay open for long."""
+        self._bodies_bytes = 0
+
+    # What others look at
+
+    @property
+    def on_disk(self) -> int:
+        """Messages with a lower arrival are on disk."""
+        return self._lines.next_arrival
+
+    @property
+    def unwritten_greens(self) -> list[Entry]:
+        """The last green messages, which are not in the order on disk yet."""
+        return self._greening + self._to_green
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is on its way to the disk, or waits for its turn."""
+        return self._under_way is not None or self._is_dirty or bool(self._to_green)
+
+    # What is to be written
+
+    def begin_view(self) -> None:
+        """What was to be said in the last view never will be. What was to be written still is."""
+        self._points, self._points_under_way = {}, {}
+        self._then, self._then_under_way = [], []
+
+    def touch(self) -> None:
+        """There is something to write, be it only the lines."""
+        self._is_dirty = True
+
+    def then(self, continuation: Continuation) -> None:
+        """Once all that is to be written by now is on disk, say this, unless the view has ended."""
+        self._then.append(continuation)
+
+    def log(self, entry: Entry) -> None:
+        """A message that is new here."""
+        entry.arrival = self._next_arrival
+        self._next_arrival += 1
+        self._clock = max(self._clock, entry.timestamp.clock)
+        self._bodies_bytes += entry.size
+        self._to_log.append(entry)
+        self._is_dirty = True
+
+    def reach(self, machine: Machine, sequence: int) -> None:
+        """All that this member sent up to this message is among what is to be logged, or was before."""
+        self._points[machine] = sequence
+        self._is_dirty = True
+
+    def turned_green(self, entries: Iterable[Entry]) -> None:
+        """Not worth a write of its own at once: see `tick`."""
+        for entry in entries:
+            self._to_green.append(entry)
+            if entry.body is not None:
+                self._bodies_bytes -= entry.size
+        if self._evictable:
+            self._evictable = deque(entry for entry in self._evictable if self._is_open(entry))
+
+    def decide_yellow(self) -> None:
+        """The yellow zone is what it is now, whatever was logged as what before."""
+        self._is_yellow_decided = True
+        self._tail_from = self._next_arrival
+        self._is_dirty = True
+
+    def flush_greens(self) -> None:
+        """Write what has become green, without waiting for something else to write."""
+        self._is_dirty = self._is_dirty or bool(self._to_green)
+
+    def tick(self, now: Milliseconds) -> None:
+        if self._to_green and self._greens_since is None:
+            self._greens_since = now
+        elif self._greens_since is not None and now >= self._greens_since + self._config.green_flush_ms:
+            self._greens_since = None
+            self.flush_greens()
+
+    def next_deadline(self) -> Milliseconds:
+        if not self._to_green:
+            return _NEVER
+        return _AT_ONCE if self._greens_since is None else self._greens_since + self._config.green_flush_ms
+
+    # Writing
+
+    def next_write(self, committed: int, attempted: int, is_voter: bool) -> Persist | None:
+        """The next write, if there is something to write and none is under way."""
+        if not self._is_dirty or self._under_way is not None:
+            return None
+        yellow = None
+        if self._is_yellow_decided:
+            yellow = Yellow(self._queue.green, tuple([entry.arrival for entry in self._queue.yellow]))
+        greened = tuple([entry.arrival for entry in self._to_green])
+        lines = self._lines_now(committed, attempted, is_voter)
+        write = Write(tuple(map(Record.of, self._to_log)), greened, yellow, lines)
+        self._token += 1
+        self._under_way = write
+        self._points_under_way, self._points = self._points, {}
+        self._then_under_way, self._then = self._then, []
+        self._logging, self._to_log = self._to_log, []
+        self._greening, self._to_green = self._to_green, []
+        self._is_yellow_decided = self._is_dirty = False
+        self._greens_since = None
+        return Persist(self._token, write)
+
+    def completed(self, token: int, will_stay_open: bool) -> Completed:
+        """The write of this token is on disk, and so are all before it. `will_stay_open` says whether its messages
+        are likely to remain without their final place for long."""
+        if self._under_way is None or token != self._token:
+            raise BrokenInvariant(f"write {token} was completed, {self._token} is under way")
+        self._lines = self._under_way.lines
+        completed = Completed(self._points_under_way, self._then_under_way)
+        if will_stay_open:
+            self._evict(self._logging)
+        self._under_way = None
+        self._logging, self._greening = [], []
+        self._points_under_way, self._then_under_way = {}, []
+        return completed
+
+    def _lines_now(self, committed: int, attempted: int, is_voter: bool) -> Lines:
+        queue = self._queue
+        if len(queue) - queue.green <= self._config.open_scan_max:
+            self._open_from = min([entry.arrival for entry in queue], default=self._next_arrival)
+        return Lines(
+            committed=committed,
+            attempted=attempted,
+            is_voter=is_voter,
+            green=queue.green,
+            green_digest=queue.green_digest,
+            base=queue.base,
+            base_digest=queue.base_digest,
+            streams=tuple(sorted(queue.green_last.items())),
+            folded=tuple(sorted(queue.folded.items())),
+            next_arrival=self._next_arrival,
+            open_from=self._open_from,
+            tail_from=self._tail_from,
+            clock=self._clock,
+        )
+
+    def _evict(self, entries: Iterable[Entry]) -> None:
+        """They are on disk now. Beyond what memory is allowed, the oldest bodies are dropped: those who need one
+        read it from there."""
+        self._evictable.extend(entries)
+        while self._bodies_bytes > self._config.bodies_bytes_max and self._evictable:
+            entry = self._evictable.popleft()
+            if entry.body is not None and self._is_open(entry):
+                entry.body = None
+                self._bodies_bytes -= entry.size
+
+    def _is_open(self, entry: Entry) -> bool:
+        return self._queue.get(entry.id) is entry
