@@ -38,7 +38,7 @@ from corel.message_queue import BrokenInvariant, MessageQueue
 from corel.messages import NOT_LOGGED, Attempt, Commit, Entry, Letter, MessageId, Priority, Reds, Regular, State
 from corel.outbox import Outbox
 from corel.quorum import Roster
-from corel.recovery import Plan, RosterMismatch, make_plan
+from corel.recovery import Contradiction, Plan, make_plan
 from corel.storage import Image, Log
 from transport.effects import Journal
 from transport.messages import Machine, Message, Milliseconds, Timestamp, View
@@ -65,7 +65,7 @@ class Cause(StrEnum):
     MAJORITY = "majority"
     NO_MAJORITY = "no_majority"
     COMMITTED_BY_ALL = "committed_by_all"
-    ROSTERS_DIFFER = "rosters_differ"
+    CONTRADICTION = "contradiction"
     ORDERS_DIFFER = "orders_differ"
     OUT_OF_PLACE = "out_of_place"
     UNDECODABLE = "undecodable"
@@ -139,7 +139,7 @@ class Corel:
             return "merging red messages" if is_merging else "waiting for priority messages"
         if self.stage is Stage.ESTABLISHING:
             return "waiting for commits" if self.committed == self.attempted else "waiting for attempts"
-        return "rosters differ" if self.plan is None else str(self.stage)
+        return "waiting for a contradicting node to leave" if self.plan is None else str(self.stage)
 
     def body_of(self, entry: Entry) -> bytes:
         """The body of a message in the queue, from memory or from disk."""
@@ -433,8 +433,8 @@ class Corel:
             return
         try:
             plan = self.plan = make_plan(self._states, self.roster)
-        except RosterMismatch:
-            self._enter(Stage.NON_PRIMARY, Cause.ROSTERS_DIFFER, effects)
+        except Contradiction as contradiction:
+            self._wait_out(contradiction, effects)
             return
         details: dict[str, object] = {
             "committed": plan.committed,
@@ -453,6 +453,16 @@ class Corel:
             return
         self._exchange.begin_priority()
         self._send_batches(effects)
+
+    def _wait_out(self, contradiction: Contradiction, effects: list[Effect]) -> None:
+        """Somebody's state cannot be. Everybody knows the same, so whoever is not believed stops, its data intact,
+        and the others go on in the next view."""
+        unbelieved = contradiction.unbelieved(self.roster)
+        if self.me in unbelieved:
+            raise contradiction
+        details: dict[str, object] = {"why": str(contradiction), "unbelieved": [str(one) for one in unbelieved]}
+        effects.append(Journal(Event.CONTRADICTED, str(self.view.id), Cause.CONTRADICTION, details))
+        self._enter(Stage.NON_PRIMARY, Cause.CONTRADICTION, effects)
 
     def _send_batches(self, effects: list[Effect]) -> None:
         for letter in self._the_exchange().next_letters():

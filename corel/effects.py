@@ -30,6 +30,8 @@ class Event(StrEnum):
     ATTEMPTED = "attempted"
     COMMITTED = "committed"
     VOTER = "voter"
+    CONTRADICTED = "contradicted"
+    """A member's state cannot be true beside the others'."""
     REFUSED = "refused"
 
 

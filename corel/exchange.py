@@ -1,7 +1,7 @@
 """How the members of one view come to have the same messages: the retransmissions of steps 5 and 7.
 
 What is to be sent by whom follows from the states; what the lines become in between (step 6) is `Corel`'s.
-Messages go in bounded batches, a few ahead of what everybody has logged, so no disk is overrun and no queue fills."""
+Messages go in bounded batches, a few ahead of what everybody has logged: no disk is overrun, no queue fills."""
 
 from __future__ import annotations
 

@@ -26,8 +26,22 @@ from corel.quorum import Roster
 from transport.messages import Machine
 
 
-class RosterMismatch(Exception):
-    """Members were told of different rosters: nothing can be agreed with them."""
+class Contradiction(BrokenInvariant):
+    """Members' states that cannot both be true: a disk was copied, or brought back as it was before, or somebody
+    was told of another roster. `sides` are those who contradict each other; whoever is on none agrees with any."""
+
+    def __init__(self, what: str, sides: Iterable[Iterable[Machine]]) -> None:
+        self.sides = [sorted(side) for side in sides]
+        super().__init__(f"{what}: {' against '.join(', '.join(map(str, side)) for side in self.sides)}")
+
+    def unbelieved(self, roster: Roster) -> list[Machine]:
+        """Those who must be wrong, since a majority says otherwise; everybody concerned if no side is one."""
+        return [
+            member
+            for side in self.sides
+            if not roster.is_majority(member.name for member in side)
+            for member in side
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,28 +73,28 @@ class Plan:
 
 def make_plan(states: Mapping[Machine, State], roster: Roster) -> Plan:
     """Steps 3 and 4."""
-    if any(state.roster != roster.digest() for state in states.values()):
-        raise RosterMismatch
     members = sorted(states)
+    _check_equal("members were told of different rosters", members, lambda member: states[member].roster)
     committed = max(state.committed for state in states.values())
     representatives = [member for member in members if states[member].committed == committed]
     green = max(state.green for state in states.values())
     first = states[representatives[0]]
-    for member in representatives:
-        state = states[member]
-        if (state.base, state.base_digest) != (first.base, first.base_digest):
-            raise BrokenInvariant(
-                f"{member} and {representatives[0]} committed to different queues as {committed}"
-            )
-    digests: dict[int, bytes] = {}
-    for member in members:
-        if digests.setdefault(states[member].green, states[member].green_digest) != states[member].green_digest:
-            raise BrokenInvariant(f"{member} has another green order than others of that length (Agreed Green)")
-    yellow = _common_yellow_line([states[member] for member in representatives])
-    if yellow < green:
-        raise BrokenInvariant(
-            f"a green line is at {green}, but primary {committed} agrees to {yellow} only (Yellow)"
+    _check_equal(
+        f"members committed to different queues as {committed}",
+        representatives,
+        lambda member: (states[member].base, states[member].base_digest),
+    )
+    for line in {state.green for state in states.values()}:
+        _check_equal(
+            f"the first {line} green messages differ (Agreed Green)",
+            [member for member in members if states[member].green == line],
+            lambda member: states[member].green_digest,
         )
+    yellow = _common_yellow_line({member: states[member] for member in representatives})
+    beyond = [member for member in members if states[member].green > yellow]
+    if beyond:
+        what = f"a green line is at {green}, but primary {committed} agrees to {yellow} only (Yellow)"
+        raise Contradiction(what, (beyond, set(representatives) - set(beyond)))
     others = [states[member].green for member in members if member not in representatives]
     voters = [member for member in members if states[member].is_voter]
     restored = [member for member in members if member not in voters]
@@ -101,19 +115,25 @@ def make_plan(states: Mapping[Machine, State], roster: Roster) -> Plan:
     )
 
 
-def _common_yellow_line(states: Iterable[State]) -> int:
+def _check_equal(what: str, members: Iterable[Machine], told: Callable[[Machine], object]) -> None:
+    sides: dict[object, list[Machine]] = {}
+    for member in members:
+        sides.setdefault(told(member), []).append(member)
+    if len(sides) > 1:
+        raise Contradiction(what, sides.values())
+
+
+def _common_yellow_line(states: Mapping[Machine, State]) -> int:
     """The end of the longest common prefix of these queues' green and yellow parts. Up to the highest of their
     green lines and the base they are equal, or the Yellow invariant is broken."""
-    states = list(states)
-    starts = [max(state.green, state.base) for state in states]
-    start = max(starts)
-    zones = [state.tail[start - own_start :] for state, own_start in zip(states, starts, strict=True)]
-    for state, own_start in zip(states, starts, strict=True):
-        if own_start + len(state.tail) < start:
-            raise BrokenInvariant(
-                f"a yellow line of {own_start + len(state.tail)} below a green line of {start} (Yellow)"
-            )
-    return start + _common_length(zones)
+    starts = {member: max(state.green, state.base) for member, state in states.items()}
+    start = max(starts.values())
+    below = {member for member, state in states.items() if starts[member] + len(state.tail) < start}
+    if below:
+        raise Contradiction(
+            f"a yellow line is below a green line of {start} (Yellow)", (below, set(states) - below)
+        )
+    return start + _common_length([state.tail[start - starts[member] :] for member, state in states.items()])
 
 
 def _common_length(zones: list[tuple[MessageId, ...]]) -> int:

@@ -127,7 +127,7 @@ class Node:
 
     def __init__(self, config: NodeConfig, upward: Upward, journal: JournalWriter | None = None) -> None:
         self._loop = asyncio.get_running_loop()
-        self._codec = Codec(config.cluster)
+        self._codec = Codec(config.cluster, config.log.roster.digest() if config.log is not None else b"")
         self._upward = upward
         self._journal = journal
         self.peer_errors = PeerErrors()

@@ -2,7 +2,8 @@
 
     version  1 byte    another version's datagrams are not understood, and not an attack either
     flags    1 byte    0; room to say that an authentication tag follows the cluster id
-    cluster  8 bytes   digest of the cluster's name: two clusters on one LAN ignore each other
+    cluster  4 bytes   digest of the cluster's name: two clusters on one LAN ignore each other
+    roster   4 bytes   digest of who belongs to it: nodes told of different rosters must agree on nothing
     body     msgpack   [sender name, sender incarnation, frame, frame, ...]
 
 A frame is an array that begins with its kind. Whatever arrives, decoding either returns a datagram whose every
@@ -38,7 +39,7 @@ from transport.messages import (
     ViewId,
 )
 
-VERSION = 3
+VERSION = 4
 HEADER_BYTES = 10
 DATAGRAM_BYTES_MAX = 65_507
 """The largest UDP payload: nothing larger can arrive."""
@@ -52,6 +53,7 @@ DECODE_BYTES_MAX = 2 * DECODE_ARRAY_MAX * 8 * 1_024
 
 _PACKET, _STATUS, _NACK, _RETRANSMISSION, _ENVELOPE = 0, 1, 2, 3, 4
 _SERVICES = tuple(Service)
+_SHORT_DIGEST_BYTES = 4
 _INTEGER_BYTES = 9
 _BINARY_HEADER_BYTES = 5
 _ARRAY_HEADER_BYTES = 3
@@ -65,15 +67,16 @@ class DecodeError(Exception):
         self.reason = reason
 
 
-def cluster_digest(cluster: str) -> bytes:
-    return hashlib.blake2b(cluster.encode(), digest_size=8).digest()
+def short_digest(what: bytes) -> bytes:
+    return hashlib.blake2b(what, digest_size=_SHORT_DIGEST_BYTES).digest()
 
 
 class Codec:
-    """Encodes and decodes the datagrams of one cluster."""
+    """Encodes and decodes the datagrams of one cluster, with one roster."""
 
-    def __init__(self, cluster: str) -> None:
-        self._header = bytes((VERSION, 0)) + cluster_digest(cluster)
+    def __init__(self, cluster: str, roster: bytes = b"") -> None:
+        self._cluster_header = bytes((VERSION, 0)) + short_digest(cluster.encode())
+        self._header = self._cluster_header + short_digest(roster)
 
     def encode(self, datagram: Datagram) -> bytes:
         body = [*datagram.sender, *map(_frame_to_list, datagram.frames)]
@@ -121,7 +124,12 @@ class Codec:
             raise DecodeError(f"version {data[0]}, we speak {VERSION}")
         if data[1] != 0:
             raise DecodeError(f"unknown flags {data[1]:#04x}")
-        raise DecodeError("another cluster's datagram", Reason.FOREIGN_CLUSTER)
+        if not data.startswith(self._cluster_header):
+            raise DecodeError("another cluster's datagram", Reason.FOREIGN_CLUSTER)
+        raise DecodeError(
+            "the sender was told of another roster than we were; give all nodes of the cluster the same roster",
+            Reason.OTHER_ROSTER,
+        )
 
 
 # Sizes. Packing must know what fits before anything is encoded; these are upper bounds, not estimates.

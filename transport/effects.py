@@ -36,6 +36,7 @@ class Reason(StrEnum):
     WINDOW_OPEN = "window_open"
     UNDECODABLE = "undecodable"
     FOREIGN_CLUSTER = "foreign_cluster"
+    OTHER_ROSTER = "other_roster"
     NOT_A_MEMBER = "not_a_member"
     OTHER_VIEW = "other_view"
     MY_OWN_NAME = "my_own_name"

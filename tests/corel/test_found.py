@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import pytest
 
 from corel.config import CorelConfig
@@ -9,6 +11,7 @@ from corel.corel import Stage
 from corel.effects import Logged
 from corel.messages import MessageId
 from corel.outbox import TooLarge
+from corel.recovery import Contradiction
 from corel.storage import Lines, Record, Yellow, restore
 from tests.corel.harness import LogCluster
 from transport.messages import Machine, ViewId
@@ -67,3 +70,27 @@ def test_a_node_that_catches_up_again_and_again_with_folded_streams_is_not_waite
     cluster.settle("abc")
     assert cluster.stages() == {Stage.PRIMARY}
     assert cluster.pictures() == {"x y||"}
+
+
+def test_a_disk_brought_back_as_it_was_stops_its_own_node_and_nobody_else() -> None:
+    cluster = LogCluster("abc")
+    cluster.settle("abc")
+    cluster.submit("a", "x")
+    cluster.run()
+    before = deepcopy(cluster.disk("c").log)
+    cluster.submit("a", "y z")
+    cluster.run()
+    cluster.crash("c")
+    cluster.checkers.clear()  # which would object to the copy itself
+    cluster.disk("c").log = before
+    cluster.start("c")
+    cluster.views("abc")
+    with pytest.raises(Contradiction, match=r"a yellow line is below .*: c\.2 against a\.1, b\.1"):
+        cluster.run()
+    cluster.crash("c")
+    cluster.run()
+    assert cluster["a"].phase == "waiting for a contradicting node to leave"
+    cluster.submit("a", "kept")
+    cluster.settle("ab")
+    assert cluster.stages("ab") == {Stage.PRIMARY}
+    assert cluster.pictures("ab") == {"x y z kept||"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from corel.message_queue import BrokenInvariant
 from corel.messages import DIGEST_BYTES, State, Stream
 from corel.quorum import Roster
-from corel.recovery import Plan, RosterMismatch, Share, make_plan, red_shares
+from corel.recovery import Contradiction, Plan, Share, make_plan, red_shares
 from tests.corel.builders import ROSTER, machine, state, vector
 from tests.transport.strategies import thorough
 from transport.messages import Machine
@@ -99,7 +101,7 @@ def test_who_has_forgotten_counts_once_recovered_with_half_of_all() -> None:
 
 
 def test_who_was_told_of_another_roster_is_no_partner() -> None:
-    with pytest.raises(RosterMismatch):
+    with pytest.raises(Contradiction, match="different rosters"):
         plan_of(a=state(), b=state(roster=Roster.of("ab")))
 
 
@@ -114,6 +116,30 @@ def test_a_green_message_is_yellow_at_all_who_know_of_its_primary() -> None:
         plan_of(a=state(green=3), b=state(tail="a1"))
     with pytest.raises(BrokenInvariant, match="Yellow"):
         plan_of(a=state(committed=1, green=3), b=state(committed=2, tail="a1"))
+
+
+def unbelieved(**states: State) -> str:
+    """The names of those who must be wrong."""
+    with pytest.raises(Contradiction) as raised:
+        plan_of(**states)
+    return "".join(member.name for member in sorted(raised.value.unbelieved(ROSTER)))
+
+
+def test_a_majority_is_believed_against_the_rest() -> None:
+    other = bytes(DIGEST_BYTES - 1) + b"\x01"
+    good = state(green=3)
+    assert unbelieved(a=good, b=good, c=good, d=state(roster=Roster.of("ab"))) == "d"
+    assert unbelieved(a=good, b=good, c=state(green=3, base_digest=other), d=good) == "c"
+    assert unbelieved(a=good, b=replace(state(committed=0, green=3), green_digest=other), c=good, d=good) == "b"
+    assert unbelieved(a=state(tail="a1"), b=good, c=good, d=good) == "a"
+    assert unbelieved(a=state(committed=2), b=state(committed=2), c=state(committed=2), d=good) == "d"
+
+
+def test_where_no_side_is_a_majority_nobody_on_any_is_believed() -> None:
+    other = bytes(DIGEST_BYTES - 1) + b"\x01"
+    good, bad = state(green=3), replace(state(committed=0, green=3), green_digest=other)
+    assert unbelieved(a=good, b=good, c=bad, d=bad) == "abcd"
+    assert unbelieved(a=good, b=good, c=bad, d=state(committed=0, green=2)) == "abc", "d contradicts nobody"
 
 
 @st.composite

@@ -19,6 +19,7 @@ from corel.storage import Write
 from corel.store import DiskFull, StalledDisk, Store, StoreError
 from kvstore.node import Upward
 from kvstore.participant import Away, Participant, ParticipantConfig
+from transport.effects import Reason
 from transport.udp import BroadcastMode
 
 
@@ -34,10 +35,12 @@ class Nodes:
         self._corel = corel or CorelConfig()
         self.participants: dict[str, Participant] = {}
 
-    def start(self, name: str, is_new_cluster: bool = True, data: Path | None = None) -> Participant:
+    def start(
+        self, name: str, is_new_cluster: bool = True, data: Path | None = None, roster: str | None = None
+    ) -> Participant:
         config = ParticipantConfig(
             node=name,
-            roster=Roster.of(self._names),
+            roster=Roster.of(roster or self._names),
             data=data or self._directory / name,
             mode=BroadcastMode(("127.255.255.255", self._port)),
             cluster=f"test-{self._port}",
@@ -171,3 +174,21 @@ def test_others_go_on_without_a_node_whose_disk_stalls_and_it_catches_up(
         await nodes.close()
 
     asyncio.run(scenario())
+
+
+def test_a_node_told_of_another_roster_stays_outside_and_does_not_hold_up_the_others(
+    broadcast_port: int, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        nodes = Nodes("abc", broadcast_port, tmp_path)
+        odd = nodes.start("c", roster="abcd")
+        nodes.start("a")
+        nodes.start("b")
+        await nodes.primary("ab")
+        written = nodes.participants["a"].submit(b"x")
+        await nodes.eventually(lambda: nodes.green["b"] == [written])
+        assert len(odd.node.view.members) == 1
+        assert odd.node.peer_errors.counts[Reason.OTHER_ROSTER] > 0
+        await nodes.close()
+
+    asyncio.run(story())

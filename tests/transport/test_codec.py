@@ -42,7 +42,7 @@ from transport.messages import (
 )
 
 OURS = Codec("ours")
-HEADER = bytes((codec.VERSION, 0)) + codec.cluster_digest("ours")
+HEADER = bytes((codec.VERSION, 0)) + codec.short_digest(b"ours") + codec.short_digest(b"")
 SENDER = Machine("b", 3)
 VIEW = ViewId(7, "a", 2)
 EXAMPLE = Datagram(
@@ -138,7 +138,7 @@ def test_the_bounds_hold_where_everything_is_as_wide_as_it_gets() -> None:
 
 def test_another_version_is_not_understood() -> None:
     data = OURS.encode(EXAMPLE)
-    with pytest.raises(DecodeError, match="version 1, we speak 3") as raised:
+    with pytest.raises(DecodeError, match="version 1, we speak 4") as raised:
         OURS.decode(b"\x01" + data[1:])
     assert raised.value.reason is Reason.UNDECODABLE
 
@@ -158,6 +158,14 @@ def test_another_cluster_is_foreign_not_malformed() -> None:
     with pytest.raises(DecodeError) as raised:
         OURS.sender(data)
     assert raised.value.reason is Reason.FOREIGN_CLUSTER
+
+
+def test_nodes_of_one_cluster_with_different_rosters_do_not_hear_each_other() -> None:
+    data = Codec("ours", b"a b c").encode(EXAMPLE)
+    assert Codec("ours", b"a b c").decode(data) == EXAMPLE
+    with pytest.raises(DecodeError, match="give all nodes of the cluster the same roster") as raised:
+        Codec("ours", b"a b").decode(data)
+    assert raised.value.reason is Reason.OTHER_ROSTER
 
 
 def test_a_datagram_truncated_anywhere_is_refused() -> None:

@@ -29,7 +29,7 @@ RESTART_AFTER = 500
 """How many damaged datagrams one machine is fed before another takes its place."""
 
 CODEC = Codec(CLUSTER)
-HEADER = bytes((codec.VERSION, 0)) + codec.cluster_digest(CLUSTER)
+HEADER = bytes((codec.VERSION, 0)) + codec.short_digest(CLUSTER.encode()) + codec.short_digest(b"")
 LISTENER = "d"
 """Sends no messages of its own, so that a fresh machine can take its place in the recording."""
 
