@@ -27,6 +27,13 @@ class CorelConfig:
     """The same in bytes; one message is always allowed. With the retransmissions under way it must stay below what
     the transport's queue holds."""
 
+    unlogged_max: int = 4_096
+    """Own messages under way until every member has logged them. Members with slower disks hold so many of each
+    sender's in memory, and say so many ids in a state message."""
+
+    unlogged_bytes_max: int = 32 * 1_048_576
+    """The same in bytes; one message is always allowed."""
+
     batch_bytes_max: int = 131_072
     """Largest part of a retransmission. Larger ones cost fewer messages; smaller ones let others' messages
     pass."""
@@ -60,3 +67,5 @@ class CorelConfig:
     def __post_init__(self) -> None:
         if self.batches_ahead_max < 1:
             raise ValueError("batches_ahead_max must be at least 1, or nothing would ever be retransmitted")
+        if min(self.outstanding_max, self.unlogged_max) < 1:
+            raise ValueError("outstanding_max and unlogged_max must be at least 1, or nothing would ever be sent")

@@ -260,7 +260,8 @@ class Corel:
         """Whether others' acknowledgements are what it takes to go on."""
         is_ordering = self.stage is Stage.PRIMARY and bool(self.queue.yellow)
         is_sending = self._exchange is not None and self._exchange.is_sending
-        return len(self.view.members) > 1 and (is_ordering or is_sending)
+        is_held_up = self._is_open and bool(self._outbox) and self._outbox.waits_for_disks
+        return len(self.view.members) > 1 and (is_ordering or is_sending or is_held_up)
 
     # The view
 
@@ -321,7 +322,7 @@ class Corel:
                 self._the_exchange().has_left(message.sequence)
             return
         if message.sender == self.me:
-            self._outbox.has_left()
+            self._outbox.has_left(message.sequence)
         entry = Entry(MessageId(message.sender, letter.sequence), message.clock, message.view, letter.body)
         entry.carrier = message.sequence
         self._received[key] = entry
@@ -376,9 +377,12 @@ class Corel:
 
     def _on_marks(self, effects: list[Effect]) -> None:
         self._acknowledgements.progressed()
+        logged_by_all = self._acknowledgements.everywhere()[self._acknowledgements.place[self.me]]
+        self._outbox.logged_by_all(logged_by_all)
+        if self._outbox:
+            self._send_submitted(effects)
         if self._exchange is not None:
-            place = self._acknowledgements.place[self.me]
-            self._exchange.logged_by_all(self._acknowledgements.everywhere()[place])
+            self._exchange.logged_by_all(logged_by_all)
             self._send_batches(effects)
         self._advance_green(effects)
 

@@ -45,7 +45,10 @@ class MessageQueue:
         """Of each node, up to which incarnation its streams are folded away: whatever they ever held is green at
         every node, on disk, and they will hold no more."""
         self.yellow: list[Entry] = []
-        self.red: list[Entry] = []
+        self._red: list[Entry] = []
+        self._is_red_sorted = True
+        """A recovery brings red messages between those that are here by the thousand: they are put in their places
+        all at once, when somebody looks."""
         self.base = 0
         """How long the queue was at the last commitment this node knows of."""
         self.base_digest = EMPTY_DIGEST
@@ -56,7 +59,7 @@ class MessageQueue:
 
     def restore(self, yellow: list[Entry], red: list[Entry]) -> None:
         """What was not green when the node stopped, in order."""
-        self.yellow, self.red = yellow, red
+        self.yellow, self._red = yellow, red
         for entry in self:
             stream, sequence = entry.id
             self._open[entry.id] = entry
@@ -65,12 +68,20 @@ class MessageQueue:
     # What is here
 
     def __len__(self) -> int:
-        return self.green + len(self.yellow) + len(self.red)
+        return self.green + len(self.yellow) + len(self._red)
 
     def __iter__(self) -> Iterator[Entry]:
         """Everything that is not green, in order."""
         yield from self.yellow
         yield from self.red
+
+    @property
+    def red(self) -> list[Entry]:
+        """In the order of timestamps."""
+        if not self._is_red_sorted:
+            self._red.sort(key=_timestamp_of)
+            self._is_red_sorted = True
+        return self._red
 
     @property
     def yellow_line(self) -> int:
@@ -110,7 +121,12 @@ class MessageQueue:
 
     def add_red(self, entry: Entry) -> None:
         self._add(entry)
-        _insert(self.red, entry, 0)
+        self._to_red(entry)
+
+    def _to_red(self, entry: Entry) -> None:
+        if self._red and entry.timestamp < self._red[-1].timestamp:
+            self._is_red_sorted = False
+        self._red.append(entry)
 
     def _add(self, entry: Entry) -> None:
         stream, sequence = entry.id
@@ -142,7 +158,7 @@ class MessageQueue:
     def turn_yellow(self) -> None:
         """Commitment: everything that is not green is yellow, and everybody who commits has the same."""
         self.yellow += self.red
-        self.red = []
+        self._red = []
         self.base = len(self)
         self.base_digest = self.digest()
 
@@ -153,7 +169,7 @@ class MessageQueue:
         del self.yellow[keep:]
         for entry in demoted:
             entry.primary = 0
-            _insert(self.red, entry, 0)
+            self._to_red(entry)
         return demoted
 
     def adopt(self, order: Iterable[MessageId], yellow_line: int, base: int, base_digest: bytes) -> list[Entry]:
@@ -168,7 +184,7 @@ class MessageQueue:
             entry.primary = 0
         rest = [entry for entry in self if entry.id not in in_zone]
         self.yellow = zone
-        self.red = sorted(rest, key=_timestamp_of)
+        self._red = sorted(rest, key=_timestamp_of)
         self.base = base
         self.base_digest = base_digest
         return demoted

@@ -1,5 +1,7 @@
-"""Own messages until they have left: numbered when they are accepted, sent in that order, and sent again in the
-next view if theirs ended before they had left. So a stream has no gaps, and no number is used twice."""
+"""Own messages until everybody has them: numbered when they are accepted, sent in that order, and sent again in
+the next view if theirs ended before they had left. So a stream has no gaps, and no number is used twice. How many
+are under way is bounded by what everybody has on disk: the slowest disk sets the pace, and nobody's memory
+fills."""
 
 from __future__ import annotations
 
@@ -29,6 +31,9 @@ class Outbox:
         self._sent: deque[Regular] = deque()
         """Handed to the transport, and not seen to have left."""
         self._sent_bytes = 0
+        self._unlogged: deque[tuple[int, int]] = deque()
+        """Of those that have left and that not everybody has logged, the transport's number and the size."""
+        self._unlogged_bytes = 0
 
     def __len__(self) -> int:
         """How many have not left."""
@@ -48,9 +53,7 @@ class Outbox:
     def take(self) -> list[Regular]:
         """What may be handed to the transport now."""
         taken: list[Regular] = []
-        while self._waiting and len(self._sent) < self._config.outstanding_max:
-            if self._sent and self._sent_bytes >= self._config.outstanding_bytes_max:
-                break
+        while self._waiting and not self._is_full() and not self.waits_for_disks:
             regular = self._waiting.popleft()
             self._waiting_bytes -= len(regular.body)
             self._sent.append(regular)
@@ -58,13 +61,38 @@ class Outbox:
             taken.append(regular)
         return taken
 
-    def has_left(self) -> None:
-        """The first of those handed over is on its way."""
-        self._sent_bytes -= len(self._sent.popleft().body)
+    def _is_full(self) -> bool:
+        """Whether what was handed over must leave before more may be. One message always may."""
+        config = self._config
+        return len(self._sent) >= config.outstanding_max or (
+            bool(self._sent) and self._sent_bytes >= config.outstanding_bytes_max
+        )
+
+    @property
+    def waits_for_disks(self) -> bool:
+        """Whether everybody must log what is under way before more may leave."""
+        config = self._config
+        under_way = len(self._sent) + len(self._unlogged)
+        return under_way >= config.unlogged_max or (
+            under_way > 0 and self._sent_bytes + self._unlogged_bytes >= config.unlogged_bytes_max
+        )
+
+    def has_left(self, sequence: int) -> None:
+        """The first of those handed over is on its way, as the transport's message of this number."""
+        size = len(self._sent.popleft().body)
+        self._sent_bytes -= size
+        self._unlogged.append((sequence, size))
+        self._unlogged_bytes += size
+
+    def logged_by_all(self, sequence: int) -> None:
+        """Everybody has logged what has left up to this number."""
+        while self._unlogged and self._unlogged[0][0] <= sequence:
+            self._unlogged_bytes -= self._unlogged.popleft()[1]
 
     def take_back(self) -> None:
         """The view is over: what has not left waits for the next one."""
         self._waiting.extendleft(reversed(self._sent))
         self._waiting_bytes += self._sent_bytes
         self._sent.clear()
-        self._sent_bytes = 0
+        self._unlogged.clear()
+        self._sent_bytes = self._unlogged_bytes = 0

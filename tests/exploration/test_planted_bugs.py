@@ -23,7 +23,7 @@ from membership.protocol import MembershipProtocol
 from tests.exploration.cases import CASES
 from tests.exploration.explorer import explore
 from tests.exploration.world import World
-from tests.simulator.test_mutants import Edit, mutated
+from tests.simulator.mutation import Edit, mutated
 
 
 class Planted(NamedTuple):

@@ -1,5 +1,5 @@
-"""One-line bugs in COREL, and what notices them. `make mutants` hunts each from seed 1 on and prints the table of
-`docs/bugs.md`; the tests begin near a seed that is known to notice.
+"""One-line bugs in COREL, and what notices them: a directed test, or seeds. `make mutants` tries each and prints
+the table of `docs/bugs.md`.
 
 Not here, because nobody can notice: that commits need equal digests (no two have ever differed), and whatever
 costs only time."""
@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from corel import corel as machine
-from corel import exchange, message_queue, quorum, recovery
+from corel import exchange, quorum, recovery
 from corel.acknowledgements import Acknowledgements
 from corel.corel import Corel
 from corel.exchange import Exchange
@@ -21,16 +21,14 @@ from corel.message_queue import MessageQueue
 from corel.outbox import Outbox
 from corel.replica import Replica
 from corel.retransmission import Merge
+from tests.corel import test_replica, test_traps
 from tests.simulator import memory_log
 from tests.simulator.checkers import Violation
 from tests.simulator.corel_layer import CorelRun
 from tests.simulator.corel_plan import draw_corel_plan
 from tests.simulator.corel_process import CorelProcess
 from tests.simulator.group_process import GroupProcess
-from tests.simulator.test_mutants import Edit, Mutant, hunt
-
-RARE = 0
-"""Instead of a first seed: few seeds notice, so it is left to `make mutants`, and to directed tests."""
+from tests.simulator.mutation import Edit, Mutant, fails_with, hunt
 
 MUTANTS = [
     # Persist before you speak
@@ -63,7 +61,7 @@ MUTANTS = [
                 "self._multicast(attempt, effects)",
             ),
         ),
-        first_seed=RARE,
+        test=test_traps.test_1_the_attempt_is_told_when_it_is_on_disk,
     ),
     Mutant(
         "the commitment is told before it is on disk",
@@ -76,7 +74,7 @@ MUTANTS = [
                 "self._multicast(commit, effects)",
             ),
         ),
-        first_seed=RARE,
+        test=test_traps.test_1_the_commitment_is_told_when_it_is_on_disk_together_with_the_yellow_marking,
     ),
     Mutant(
         "that a message is yellow is not on disk",
@@ -87,7 +85,7 @@ MUTANTS = [
         "the last attempt is forgotten at a restart",
         (),
         (Edit(LogWriter, "_lines_now", "attempted=attempted", "attempted=committed"),),
-        first_seed=RARE,
+        test=test_traps.test_1_the_attempt_is_told_when_it_is_on_disk,
     ),
     Mutant(
         "the last commitment is forgotten at a restart",
@@ -98,7 +96,7 @@ MUTANTS = [
         "the adopted order is not on disk with the number (step 6)",
         (),
         (Edit(Corel, "_adopt", "self._writer.decide_yellow()", "self._writer.touch()"),),
-        first_seed=RARE,
+        test=test_traps.test_4_the_retreat_is_on_disk,
     ),
     Mutant(
         "the order committed to is not on disk",
@@ -109,7 +107,7 @@ MUTANTS = [
         "yellow messages of before a decision are still yellow after a restart",
         (),
         (Edit(LogWriter, "decide_yellow", "self._tail_from = self._next_arrival", "pass"),),
-        first_seed=RARE,
+        test=test_traps.test_4_the_retreat_is_on_disk,
     ),
     Mutant(
         "the yellow zone on disk is read from its beginning",
@@ -162,7 +160,7 @@ MUTANTS = [
                 "if True:",
             ),
         ),
-        first_seed=RARE,
+        test=test_traps.test_4_what_the_end_of_a_view_settles_is_not_final,
     ),
     # Establishment
     Mutant(
@@ -181,7 +179,7 @@ MUTANTS = [
                 "2 * len(self._commits) <= len(self.view.members)",
             ),
         ),
-        first_seed=RARE,
+        test=test_traps.test_regular_messages_wait_in_the_queue_until_the_recovery_is_over,
     ),
     Mutant(
         "attempts alone establish",
@@ -194,7 +192,7 @@ MUTANTS = [
                 "self._commits.update(self.view.members); self._on_commit(self.me, commit, effects)",
             ),
         ),
-        first_seed=RARE,
+        test=test_traps.test_1_the_commitment_is_told_when_it_is_on_disk_together_with_the_yellow_marking,
     ),
     Mutant(
         "attempts are numbered from the lowest",
@@ -205,7 +203,7 @@ MUTANTS = [
         "attempts are numbered from the last commitment",
         (),
         (Edit(Corel, "_establish", "self._the_plan().attempted + 1", "self._the_plan().committed + 1"),),
-        first_seed=RARE,
+        test=test_traps.test_3_the_next_attempt_is_higher_than_any_that_any_member_knows_of,
     ),
     # Recovery
     Mutant(
@@ -255,7 +253,7 @@ MUTANTS = [
     Mutant(
         "red messages are in the order of their coming",
         (),
-        (Edit(message_queue, "_insert", "len(entries) <= low or ", "True or "),),
+        (Edit(MessageQueue, "_to_red", "self._is_red_sorted = False", "pass"),),
     ),
     Mutant(
         "retransmitted messages get the retransmission's timestamp",
@@ -287,7 +285,7 @@ MUTANTS = [
         "an empty disk votes",
         (),
         (Edit(machine, "make_plan", "if states[member].is_voter]", "]"),),
-        first_seed=RARE,
+        test=test_traps.test_7_a_disk_that_forgot_does_not_vote,
     ),
     Mutant(
         "an incarnation is used twice",
@@ -311,7 +309,7 @@ MUTANTS = [
         "marks of the last view count in the next",
         (),
         (Edit(Replica, "_tell", "if effect.view != self.group.view.id:", "if False:"),),
-        first_seed=RARE,
+        test=test_replica.test_marks_and_requests_of_a_view_that_is_over_are_not,
     ),
 ]
 
@@ -328,18 +326,20 @@ def broken_property(seed: int, nodes: tuple[int, int]) -> str | None:
 
 
 def hunt_all(seeds: range, jobs: int | None) -> int:
-    """Hunts every mutant and prints who was caught by what; returns how many were not."""
-    uncaught = 0
+    """Plants every mutant and prints who was noticed by what; returns how many were not."""
+    unnoticed = 0
     with ProcessPoolExecutor(jobs) as pool:
-        for mutant, caught in zip(
-            MUTANTS, pool.map(partial(_hunt, seeds=seeds), range(len(MUTANTS))), strict=True
-        ):
-            uncaught += caught is None
-            what = "not caught" if caught is None else f"{caught[1]}, seed {caught[0]}"
-            print(f"| {mutant.name} | {what} |", flush=True)
-    print(f"{len(MUTANTS)} mutants, {uncaught} not caught in {len(seeds)} seeds")
-    return uncaught
+        found = pool.map(partial(_notice, seeds=seeds), range(len(MUTANTS)))
+        for mutant, notice in zip(MUTANTS, found, strict=True):
+            unnoticed += notice is None
+            print(f"| {mutant.name} | {notice or 'not noticed'} |", flush=True)
+    print(f"{len(MUTANTS)} mutants, {unnoticed} not noticed in {len(seeds)} seeds")
+    return unnoticed
 
 
-def _hunt(place: int, seeds: range) -> tuple[int, str] | None:
-    return hunt(MUTANTS[place], seeds, broken_property)
+def _notice(place: int, seeds: range) -> str | None:
+    mutant = MUTANTS[place]
+    if mutant.test is not None:
+        return f"`{mutant.test.__name__}`" if fails_with(mutant, mutant.test) else None
+    caught = hunt(mutant, seeds, broken_property)
+    return None if caught is None else f"{caught[1]}, seed {caught[0]}"

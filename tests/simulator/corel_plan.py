@@ -85,6 +85,7 @@ def draw_corel_plan(seed: int, nodes_min: int, nodes_max: int) -> CorelPlan:
             bodies_bytes_max=random.choice((64 * 1_048_576, 500)),
             open_scan_max=random.choice((1_024, 2, 16)),
             outstanding_max=random.choice((4_096, 2)),
+            unlogged_max=Random(f"unlogged {seed}").choice((4_096, 4_096, 8)),
             debug_invariants=True,
         ),
         sync_ms=sync_ms,

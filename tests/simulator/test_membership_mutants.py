@@ -19,7 +19,7 @@ from membership.protocol import MembershipProtocol
 from tests.simulator.checkers import Violation
 from tests.simulator.membership_layer import MembershipRun
 from tests.simulator.membership_plan import draw_membership_plan
-from tests.simulator.test_mutants import Edit, Mutant, hunt
+from tests.simulator.mutation import Edit, Mutant, hunt
 from transport.delivery import Delivery
 from transport.lansis import Lansis
 

@@ -1,8 +1,7 @@
 """The simulator finds bugs: a mutant is the real transport with one line made wrong, and some seed must notice.
 
-A mutant edits the text of a function, so that its row shows the bug itself; when the line it edits is gone, the
-test says so. `breaks` names what may notice first: a checker, the transport layer's own checks of payloads,
-datagram sizes and incarnations, or an exception in a machine.
+`breaks` names what may notice first: a checker, the transport layer's own checks of payloads, datagram sizes and
+incarnations, or an exception in a machine.
 
 Not here, because no seed is likely to notice: a member with too many undelivered messages that stops nobody,
 packets of one sender kept without bound, and the largest receive buffer deciding the window. Unit tests do.
@@ -18,17 +17,13 @@ named whose silence holds up delivery but not sending; whatever costs only time,
 
 from __future__ import annotations
 
-import inspect
-import textwrap
 import traceback
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import NamedTuple
 
 import pytest
 
 from tests.simulator.checkers import Violation
+from tests.simulator.mutation import Edit, Mutant, hunt
 from tests.simulator.plan import draw_plan
 from tests.simulator.process import Process
 from tests.simulator.transport_layer import TransportRun
@@ -43,25 +38,6 @@ from transport.recovery import Answers, Requests
 from transport.waits import Solicitation
 
 SEEDS_MAX = 60
-
-
-class Edit(NamedTuple):
-    """`old`, which the function's source has once, becomes `new`."""
-
-    owner: type | ModuleType
-    function: str
-    old: str
-    new: str
-
-
-class Mutant(NamedTuple):
-    name: str
-    breaks: tuple[str, ...]
-    edits: tuple[Edit, ...]
-    first_seed: int = 1
-    """Where the search begins: the rarer a bug shows, the closer to a seed that shows it."""
-    nodes: tuple[int, int] = (3, 5)
-
 
 NO_HEARTBEAT = (
     Edit(Lansis, "__init__", "now + config.heartbeat_ms * random.random()", 'float("inf")'),
@@ -321,17 +297,6 @@ MUTANTS = [
 ]
 
 
-def mutated(edit: Edit) -> object:
-    """The function with the edit made."""
-    function = vars(edit.owner)[edit.function]
-    source = textwrap.dedent(inspect.getsource(function))
-    if source.count(edit.old) != 1:
-        raise LookupError(f"{edit.function} has {edit.old!r} not once: adapt the mutant to its source")
-    namespace: dict[str, object] = {}
-    exec(compile(source.replace(edit.old, edit.new), "<mutant>", "exec"), function.__globals__, namespace)
-    return namespace[edit.function]
-
-
 def broken_property(seed: int, nodes: tuple[int, int]) -> str | None:
     """The checker that complains of the seed, or the kind of exception it raises."""
     try:
@@ -343,26 +308,9 @@ def broken_property(seed: int, nodes: tuple[int, int]) -> str | None:
     return None
 
 
-def hunt(
-    mutant: Mutant,
-    seeds: range,
-    broken_property: Callable[[int, tuple[int, int]], str | None] = broken_property,
-) -> tuple[int, str] | None:
-    """The first seed that notices the mutant (and would pass without it), and what noticed."""
-    edits = [(edit, mutated(edit)) for edit in mutant.edits]
-    for seed in seeds:
-        with pytest.MonkeyPatch.context() as patch:
-            for edit, function in edits:
-                patch.setattr(edit.owner, edit.function, function)
-            broken = broken_property(seed, mutant.nodes)
-        if broken is not None and broken_property(seed, mutant.nodes) is None:
-            return seed, broken
-    return None
-
-
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_the_simulator_catches(mutant: Mutant) -> None:
-    caught = hunt(mutant, range(mutant.first_seed, mutant.first_seed + SEEDS_MAX))
+    caught = hunt(mutant, range(mutant.first_seed, mutant.first_seed + SEEDS_MAX), broken_property)
     assert caught is not None, f"{SEEDS_MAX} seeds did not notice"
     seed, broken = caught
     assert broken in mutant.breaks, f"seed {seed}"

@@ -1,0 +1,77 @@
+"""Planting bugs. A mutant edits the text of a function, so that its row shows the bug itself; when the line it
+edits is gone, it says so."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import NamedTuple
+
+import pytest
+
+
+class Edit(NamedTuple):
+    """`old`, which the function's source has once, becomes `new`."""
+
+    owner: type | ModuleType
+    function: str
+    old: str
+    new: str
+
+
+class Mutant(NamedTuple):
+    name: str
+    breaks: tuple[str, ...]
+    """What may notice first."""
+    edits: tuple[Edit, ...]
+    first_seed: int = 1
+    """Where the search begins: the rarer a bug shows, the closer to a seed that shows it."""
+    nodes: tuple[int, int] = (3, 5)
+    test: Callable[[], None] | None = None
+    """A directed test that notices it, where few seeds do."""
+
+
+@contextmanager
+def planted(mutant: Mutant) -> Iterator[None]:
+    edits = [(edit, mutated(edit)) for edit in mutant.edits]
+    with pytest.MonkeyPatch.context() as patch:
+        for edit, function in edits:
+            patch.setattr(edit.owner, edit.function, function)
+        yield
+
+
+def hunt(
+    mutant: Mutant, seeds: range, broken_property: Callable[[int, tuple[int, int]], str | None]
+) -> tuple[int, str] | None:
+    """The first seed that notices the mutant (and passes without it), and what noticed."""
+    for seed in seeds:
+        with planted(mutant):
+            broken = broken_property(seed, mutant.nodes)
+        if broken is not None and broken_property(seed, mutant.nodes) is None:
+            return seed, broken
+    return None
+
+
+def fails_with(mutant: Mutant, test: Callable[[], None]) -> bool:
+    """Whether a directed test fails with the mutant. Raises if it fails without."""
+    test()
+    try:
+        with planted(mutant):
+            test()
+    except Exception:
+        return True
+    return False
+
+
+def mutated(edit: Edit) -> object:
+    """The function with the edit made."""
+    function = vars(edit.owner)[edit.function]
+    source = textwrap.dedent(inspect.getsource(function))
+    if source.count(edit.old) != 1:
+        raise LookupError(f"{edit.function} has {edit.old!r} not once: adapt the mutant to its source")
+    namespace: dict[str, object] = {}
+    exec(compile(source.replace(edit.old, edit.new), "<mutant>", "exec"), function.__globals__, namespace)
+    return namespace[edit.function]
