@@ -48,6 +48,11 @@ class Acknowledgements:
         """Up to where everybody has logged, by place."""
         return [min(column) for column in zip(*self._marks.values(), strict=True)]
 
+    def by_all(self, machine: Machine) -> int:
+        """Up to which of this member's messages everybody has logged."""
+        place = self.place[machine]
+        return min(marks[place] for marks in self._marks.values())
+
     def of(self, entry: Entry) -> tuple[Machine, ...]:
         """The members known to have logged a message of this view."""
         if not entry.carrier or entry.view != self._view.id:

@@ -377,7 +377,7 @@ class Corel:
 
     def _on_marks(self, effects: list[Effect]) -> None:
         self._acknowledgements.progressed()
-        logged_by_all = self._acknowledgements.everywhere()[self._acknowledgements.place[self.me]]
+        logged_by_all = self._acknowledgements.by_all(self.me)
         self._outbox.logged_by_all(logged_by_all)
         if self._outbox:
             self._send_submitted(effects)

@@ -21,8 +21,6 @@ class Event(StrEnum):
 
     STATE = "state"
     """Another state was entered."""
-    LOGGED = "logged"
-    GREEN = "green"
     STATES_EXCHANGED = "states_exchanged"
     RETRANSMITTING = "retransmitting"
     RETRANSMITTED = "retransmitted_to_log"
