@@ -15,6 +15,7 @@ from corel.messages import (
     Letter,
     MessageId,
     Priority,
+    Probe,
     Reds,
     Regular,
     State,
@@ -22,7 +23,7 @@ from corel.messages import (
 )
 from transport.messages import NAME_BYTES_MAX, SEQUENCE_MAX, Machine, ViewId
 
-_REGULAR, _STATE, _ATTEMPT, _COMMIT, _PRIORITY, _REDS = range(6)
+_REGULAR, _STATE, _ATTEMPT, _COMMIT, _PRIORITY, _REDS, _PROBE = range(7)
 
 IDS_MAX = 262_144
 """Most ids in a letter. What is under way in a view is far less; a few bytes could announce any number."""
@@ -73,6 +74,8 @@ def _to_list(letter: Letter) -> list[object]:
         return [_COMMIT, letter.number]
     if isinstance(letter, Priority):
         return [_PRIORITY, letter.position, *_copies_to_lists(letter.copies)]
+    if isinstance(letter, Probe):
+        return [_PROBE, letter.number]
     return [_REDS, letter.is_last, *_copies_to_lists(letter.copies)]
 
 
@@ -107,6 +110,9 @@ def _from_list(fields: list[object]) -> Letter:
     if kind == _REDS:
         is_last, names, copies = rest
         return Reds(_copies(_list(names), _list(copies)), _boolean(is_last))
+    if kind == _PROBE:
+        (number,) = rest
+        return Probe(_natural(number))
     raise LetterError(f"unknown kind {kind!r}")
 
 

@@ -30,18 +30,30 @@ from enum import StrEnum
 from corel import codec
 from corel.acknowledgements import Acknowledgements
 from corel.config import CorelConfig
-from corel.effects import Effect, Event, Greened, Logged, Mark, Multicast, Reordered, Solicit
+from corel.effects import Effect, Event, Greened, Logged, Mark, Multicast, Proven, Reordered, Solicit
 from corel.exchange import Exchange
 from corel.invariants import Invariants
 from corel.log_writer import LogWriter
 from corel.message_queue import BrokenInvariant, MessageQueue
-from corel.messages import NOT_LOGGED, Attempt, Commit, Entry, Letter, MessageId, Priority, Reds, Regular, State
+from corel.messages import (
+    NOT_LOGGED,
+    Attempt,
+    Commit,
+    Entry,
+    Letter,
+    MessageId,
+    Priority,
+    Probe,
+    Reds,
+    Regular,
+    State,
+)
 from corel.outbox import Outbox
 from corel.quorum import Roster
 from corel.recovery import Contradiction, Plan, make_plan
 from corel.storage import Image, Log
 from transport.effects import Journal
-from transport.messages import Machine, Message, Milliseconds, Timestamp, View
+from transport.messages import Machine, Message, Milliseconds, Service, Timestamp, View
 
 _BEFORE_ALL = Timestamp(0, "", 0)
 
@@ -125,6 +137,11 @@ class Corel:
         return self._writer.unwritten_greens
 
     @property
+    def green_on_disk(self) -> int:
+        """The green line, as a start would find it."""
+        return self._writer.green_on_disk
+
+    @property
     def waiting(self) -> int:
         """Messages that were submitted and have not left."""
         return len(self._outbox)
@@ -170,6 +187,13 @@ class Corel:
         self._send_submitted(effects)
         return effects
 
+    def probe(self, number: int) -> list[Effect]:
+        """In a primary component: asks all its members, by a message that they acknowledge, whether they are still
+        in it. `Proven` says that they were; there is no answer if the view ends first."""
+        if self.stage is not Stage.PRIMARY:
+            return []
+        return [Multicast(codec.encode(Probe(number)), self.view.id, Service.SAFE)]
+
     def view_changed(self, view: View) -> list[Effect]:
         """Fig. 2: the primary component bit is unset, regular messages wait, and the states are exchanged, but not
         before everything is on disk that they will tell of (trap 6)."""
@@ -201,6 +225,9 @@ class Corel:
                 self._ordered.append(item)
                 if not is_closing:
                     self._ordered_through = item.timestamp
+            elif isinstance(item, Probe):
+                if message.sender == self.me and not is_closing:
+                    effects.append(Proven(item.number))
             elif item is not None:
                 self._on_letter(message, item, effects)
         self._report_logged(effects)

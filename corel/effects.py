@@ -13,7 +13,7 @@ from typing import TypeAlias
 from corel.messages import Entry
 from corel.storage import Write
 from transport.effects import Journal
-from transport.messages import Machine, ViewId
+from transport.messages import Machine, Service, ViewId
 
 
 class Event(StrEnum):
@@ -35,10 +35,11 @@ class Event(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Multicast:
-    """Send this in agreed order, in this view or not at all."""
+    """Send this in order, in this view or not at all."""
 
     payload: bytes
     view: ViewId
+    service: Service = Service.AGREED
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,4 +87,12 @@ class Reordered:
     """What is not green has another order than before, or more in it than was logged: look at the queue again."""
 
 
-Effect: TypeAlias = Multicast | Mark | Solicit | Persist | Logged | Greened | Reordered | Journal
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """Everybody was still in this view when they heard of the probe of this number: no other primary component can
+    have been established before it was sent."""
+
+    number: int
+
+
+Effect: TypeAlias = Multicast | Mark | Solicit | Persist | Logged | Greened | Reordered | Proven | Journal

@@ -72,6 +72,11 @@ class LogWriter:
         return self._lines.next_arrival
 
     @property
+    def green_on_disk(self) -> int:
+        """The green line on disk."""
+        return self._lines.green
+
+    @property
     def unwritten_greens(self) -> list[Entry]:
         """The last green messages, which are not in the order on disk yet."""
         return self._greening + self._to_green

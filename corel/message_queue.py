@@ -52,6 +52,8 @@ class MessageQueue:
         self.base = 0
         """How long the queue was at the last commitment this node knows of."""
         self.base_digest = EMPTY_DIGEST
+        self.version = 0
+        """Grows whenever what is not green, or its order or colour, changes."""
         self._open: dict[MessageId, Entry] = {}
         """What is not green, by id."""
         self._last: dict[Stream, int] = {}
@@ -101,6 +103,10 @@ class MessageQueue:
         """A message that is here and not green."""
         return self._open.get(message_id)
 
+    def is_yellow(self, entry: Entry) -> bool:
+        """Of a message that is here and not green."""
+        return any(entry is one for one in self.yellow)
+
     def have(self) -> Vector:
         return tuple(sorted(self._last.items()))
 
@@ -134,11 +140,13 @@ class MessageQueue:
             raise BrokenInvariant(f"{entry.id} cannot follow {stream}.{self.last_of(stream)} (Causal)")
         self._open[entry.id] = entry
         self._last[stream] = sequence
+        self.version += 1
 
     # Colours
 
     def turn_green(self, count: int) -> list[Entry]:
         """The first messages that are not green become it, and are returned."""
+        self.version += 1
         from_red = count - len(self.yellow)
         turned = self.yellow[:count]
         del self.yellow[:count]
@@ -157,6 +165,7 @@ class MessageQueue:
 
     def turn_yellow(self) -> None:
         """Commitment: everything that is not green is yellow, and everybody who commits has the same."""
+        self.version += 1
         self.yellow += self.red
         self._red = []
         self.base = len(self)
@@ -164,6 +173,7 @@ class MessageQueue:
 
     def retreat(self, yellow_line: int) -> list[Entry]:
         """Yellow messages from the line on become red, and are returned."""
+        self.version += 1
         keep = yellow_line - self.green
         demoted = self.yellow[keep:]
         del self.yellow[keep:]
@@ -175,6 +185,7 @@ class MessageQueue:
     def adopt(self, order: Iterable[MessageId], yellow_line: int, base: int, base_digest: bytes) -> list[Entry]:
         """Step 6: `order` is what follows our green prefix up to `yellow_line`, all of it here. It becomes the
         yellow zone; what else was yellow becomes red. Returns what was demoted."""
+        self.version += 1
         zone = [self._open[message_id] for message_id in order]
         if self.green + len(zone) != yellow_line:
             raise BrokenInvariant(f"{len(zone)} messages do not lead from {self.green} to {yellow_line}")

@@ -149,4 +149,11 @@ class Reds:
     is_last: bool
 
 
-Letter: TypeAlias = Regular | State | Attempt | Commit | Priority | Reds
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Asks whether everybody is still in this view. It is not logged: that all have it is the answer."""
+
+    number: int
+
+
+Letter: TypeAlias = Regular | State | Attempt | Commit | Priority | Reds | Probe

@@ -17,7 +17,7 @@ from membership.effects import ChangeStarted, Refused, ViewChanged
 from membership.interface import Membership
 from transport.effects import Delivered, Marked, Received
 from transport.lansis import ViewOver
-from transport.messages import Datagram, Milliseconds, Service
+from transport.messages import Datagram, Milliseconds
 
 Effect: TypeAlias = membership.Effect | corel.Effect
 
@@ -36,6 +36,10 @@ class Replica:
         """Accepts a message; raises `TooMuch` when too many wait."""
         message_id = self.log.submit(body)
         return message_id, self._from_log(self.log.send())
+
+    def probe(self, number: int) -> list[Effect]:
+        """Asks whether this is still the primary component; `Proven` is the answer, if it is."""
+        return self._from_log(self.log.probe(number))
 
     def receive(self, datagram: Datagram, now: Milliseconds) -> list[Effect]:
         return self._from_group(self.group.receive(datagram, now))
@@ -94,6 +98,6 @@ class Replica:
 
     def _multicast(self, effect: Multicast) -> list[Effect]:
         try:
-            return list(self.group.multicast(Service.AGREED, effect.payload, effect.view))
+            return list(self.group.multicast(effect.service, effect.payload, effect.view))
         except ViewOver:
             return []  # the handler of the next view begins anew

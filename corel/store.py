@@ -17,7 +17,7 @@ import fcntl
 import os
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from sys import byteorder
 from typing import Any
@@ -36,6 +36,7 @@ MAP_BYTES = 64 * 1024**3
 """Reserved address space, and the most a log can grow to. The file takes what is in it."""
 
 _READERS_MAX = 126
+_TABLES_MAX = 16
 _BATCHES_CACHED = 32
 _CHECKSUM_BYTES = 4
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -85,20 +86,31 @@ class Store:
 
     # Writing
 
-    def write(self, write: Write) -> None:
-        """Returns when it is on disk, all of it, or raises, and none of it is."""
+    def write(self, write: Write, also: Callable[[Any], None] | None = None) -> None:
+        """Returns when it is on disk, all of it, or raises, and none of it is. `also` may put more into the same
+        transaction, into tables of its own."""
         try:
             with self._environment.begin(write=True) as transaction:
+                if also is not None:
+                    also(transaction)
                 if write.records:
                     key = _key(write.records[0].arrival)
-                    self._append(transaction, self._messages, key, _pack(_records_to_list(write.records)))
+                    self._append(transaction, self._messages, key, pack(_records_to_list(write.records)))
                 if write.greened:
                     key = _key(write.lines.green - len(write.greened))
                     self._append(transaction, self._order, key, _checked(_arrivals_to_bytes(write.greened)))
                 if write.yellow is not None:
                     arrivals = _arrivals_to_bytes(write.yellow.arrivals)
-                    transaction.put(b"yellow", _pack([write.yellow.position, arrivals]), db=self._meta)
-                transaction.put(b"lines", _pack(_lines_to_list(write.lines)), db=self._meta)
+                    transaction.put(b"yellow", pack([write.yellow.position, arrivals]), db=self._meta)
+                transaction.put(b"lines", pack(_lines_to_list(write.lines)), db=self._meta)
+        except lmdb.Error as error:
+            raise _explained(error, self.directory) from error
+
+    def update(self, change: Callable[[Any], None]) -> None:
+        """A transaction that leaves the log as it is."""
+        try:
+            with self._environment.begin(write=True) as transaction:
+                change(transaction)
         except lmdb.Error as error:
             raise _explained(error, self.directory) from error
 
@@ -108,18 +120,23 @@ class Store:
 
     def probe(self) -> None:
         """Writes something that changes nothing: raises if the disk does not take it."""
-        try:
-            with self._environment.begin(write=True, db=self._meta) as transaction:
-                transaction.put(b"probe", bytes(8))
-        except lmdb.Error as error:
-            raise _explained(error, self.directory) from error
+        self.update(lambda transaction: transaction.put(b"probe", bytes(8), db=self._meta))
+
+    # What the layer above keeps in the same environment
+
+    def table(self, name: str) -> Any:
+        return self._environment.open_db(name.encode())
+
+    def read(self, table: Any) -> Any:
+        """A transaction to read this table with, as a context."""
+        return self._environment.begin(db=table)
 
     # Reading
 
     def load(self) -> Image:
         with self._environment.begin(buffers=False) as transaction:
-            lines = _lines(self._unpack(transaction.get(b"lines", db=self._meta), "lines"))
-            position, arrivals = self._unpack(transaction.get(b"yellow", db=self._meta), "yellow")
+            lines = _lines(self.unpack(transaction.get(b"lines", db=self._meta), "lines"))
+            position, arrivals = self.unpack(transaction.get(b"yellow", db=self._meta), "yellow")
             yellow = Yellow(position, tuple(_arrivals(arrivals)))
             logged = [record.entry() for record in self._scan(transaction, lines.open_from)]
         for entry in logged:
@@ -173,7 +190,7 @@ class Store:
 
     def _batch(self, cursor: Any) -> list[Record]:
         start = int.from_bytes(cursor.key(), "big")
-        return _records(start, self._unpack(cursor.value(), f"messages {start}"))
+        return _records(start, self.unpack(cursor.value(), f"messages {start}"))
 
     # Identity
 
@@ -182,7 +199,7 @@ class Store:
             value = transaction.get(b"identity")
         if value is None:
             return self._initialize(cluster, node, is_new_cluster)
-        form, its_cluster, its_node, uuid = self._unpack(value, "identity")
+        form, its_cluster, its_node, uuid = self.unpack(value, "identity")
         if form != FORMAT:
             raise StoreError(
                 f"{self.directory} was written in format {form}; this version of corelkv reads {FORMAT}. "
@@ -198,14 +215,15 @@ class Store:
     def _initialize(self, cluster: str, node: str, is_new_cluster: bool) -> str:
         uuid = str(uuid4())
         with self._environment.begin(write=True, db=self._meta) as transaction:
-            transaction.put(b"identity", _pack([FORMAT, cluster, node, uuid]))
-            transaction.put(b"lines", _pack(_lines_to_list(Lines(is_voter=is_new_cluster))))
-            transaction.put(b"yellow", _pack([0, b""]))
+            transaction.put(b"identity", pack([FORMAT, cluster, node, uuid]))
+            transaction.put(b"lines", pack(_lines_to_list(Lines(is_voter=is_new_cluster))))
+            transaction.put(b"yellow", pack([0, b""]))
         return uuid
 
     # Checksums
 
-    def _unpack(self, value: bytes | None, what: str) -> Any:
+    def unpack(self, value: bytes | None, what: str) -> Any:
+        """What `pack` made. Raises if it is damaged or missing, saying what."""
         return msgpack.unpackb(self._verified(value, what), strict_map_key=False)
 
     def _verified(self, value: bytes | None, what: str) -> bytes:
@@ -229,7 +247,9 @@ def _damaged(directory: Path, why: str) -> StoreError:
 
 
 def _open(directory: Path, map_bytes: int) -> lmdb.Environment:
-    return lmdb.open(str(directory), map_size=map_bytes, max_dbs=4, max_readers=_READERS_MAX, readahead=False)
+    return lmdb.open(
+        str(directory), map_size=map_bytes, max_dbs=_TABLES_MAX, max_readers=_READERS_MAX, readahead=False
+    )
 
 
 def _lock(directory: Path) -> int:
@@ -279,7 +299,8 @@ def _checked(content: bytes) -> bytes:
     return crc32(content).to_bytes(_CHECKSUM_BYTES, "big") + content
 
 
-def _pack(item: object) -> bytes:
+def pack(item: object) -> bytes:
+    """With a checksum."""
     return _checked(msgpack.packb(item))
 
 

@@ -22,14 +22,14 @@ from random import Random
 
 from corel.config import CorelConfig
 from corel.corel import Corel
-from corel.effects import Greened, Logged, Mark, Multicast, Persist, Reordered, Solicit
+from corel.effects import Greened, Logged, Mark, Multicast, Persist, Proven, Reordered, Solicit
 from corel.messages import MessageId
 from corel.quorum import Roster
 from corel.replica import Effect as ReplicaEffect
 from corel.replica import Replica
 from corel.store import StalledDisk, Store, StoreError
 from kvstore.journal import JournalWriter
-from kvstore.writer import Writer
+from kvstore.writer import Extra, Writer
 from membership.config import MembershipConfig
 from membership.effects import ChangeStarted, Effect, Refused, Unicast, ViewChanged
 from membership.floor import ClockFloor
@@ -117,6 +117,9 @@ class Upward:
     logged: Callable[[Logged], None] = lambda logged: None
     greened: Callable[[Greened], None] = lambda greened: None
     reordered: Callable[[], None] = lambda: None
+    proven: Callable[[int], None] = lambda number: None
+    also_write: Callable[[int], Extra | None] = lambda green_line: None
+    """What to write together with the log, whose green line on disk will be this."""
     journaled: Callable[[Journal], None] = lambda entry: None
     disk_failed: Callable[[StoreError], None] = lambda error: None
     """The node has left the others, because its disk is full, stalls or does not take writes."""
@@ -202,6 +205,17 @@ class Node:
         if not self._is_settling:
             self._wake_at(0.0)
         return message_id
+
+    def probe(self, number: int) -> None:
+        """Asks whether this is still the primary component; `proven` is told if it is."""
+        self._execute(self._replica().probe(number))
+        if not self._is_settling:
+            self._wake_at(0.0)
+
+    def write(self, extra: Extra) -> None:
+        """To the disk of the log, apart from it."""
+        if self.writer is not None and not self._is_closed:
+            self.writer.write(extra)
 
     def multicast(self, service: Service, payload: bytes, view: ViewId | None = None) -> None:
         """Accepts a message for sending, in this view only if one is given (else `ViewOver`); raises `QueueFull`
@@ -349,13 +363,15 @@ class Node:
                 self._write_journal(effect)
             elif isinstance(effect, Persist):
                 assert self.writer is not None
-                self.writer.submit(effect)
+                self.writer.submit(effect, self._upward.also_write(effect.write.lines.green))
             elif isinstance(effect, Logged):
                 self._upward.logged(effect)
             elif isinstance(effect, Greened):
                 self._upward.greened(effect)
             elif isinstance(effect, Reordered):
                 self._upward.reordered()
+            elif isinstance(effect, Proven):
+                self._upward.proven(effect.number)
             elif isinstance(effect, Backpressure):
                 if effect.full:
                     self._room.clear()

@@ -66,7 +66,7 @@ class Participant:
         config: ParticipantConfig,
         upward: Upward,
         journal: Path | None = None,
-        on_started: Callable[[Node], None] = lambda node: None,
+        on_started: Callable[[Node, Store], None] = lambda node, store: None,
     ) -> None:
         if config.node not in config.roster.weights:
             raise ValueError(f"node {config.node} is not in the roster {', '.join(config.roster.weights)}")
@@ -118,7 +118,7 @@ class Participant:
         directory = self._journal_directory
         journal = None if directory is None else JournalWriter(directory, config.node)
         node = Node(node_config, self._upward, journal)
-        self._on_started(node)
+        self._on_started(node, self.store)
         return node
 
     def _on_disk_failed(self, error: StoreError) -> None:

@@ -1,0 +1,81 @@
+"""The red state: the green one with everything after it in the queue, as if its order were final.
+
+It is an overlay that is brought up to date when somebody looks: what was only added is added, and after any other
+change of the order it is made anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from corel.messages import Color, Entry
+from kvstore.green_state import GreenState, write_id
+from kvstore.state import Item, Outcome, Remembered, apply
+from kvstore.write_codec import decode_batch, decode_write
+
+
+class Tentative(NamedTuple):
+    """What a key holds for now; `place` is that of the message that says so, after the green ones."""
+
+    item: Item | None
+    place: int
+
+
+class RedState:
+    """`refresh` it before a look."""
+
+    def __init__(self, green: GreenState, body_of: Callable[[Entry], bytes]) -> None:
+        self._green = green
+        self._body_of = body_of
+        self._clear()
+
+    def _clear(self) -> None:
+        self._line = self._green.line
+        self._entries: list[Entry] = []
+        self._yellows = 0
+        self._items: dict[str, Tentative] = {}
+        self._memories: dict[str, Remembered] = {}
+        self._outcomes: dict[str, Outcome] = {}
+
+    def refresh(self, entries: Sequence[Entry], yellows: int) -> None:
+        """`entries` is everything that the green state has not seen, in order; so many of them are yellow, or
+        green by now."""
+        known = len(self._entries)
+        if self._line != self._green.line or self._entries != list(entries[:known]):
+            self._clear()
+            known = 0
+        self._yellows = yellows
+        for entry in entries[known:]:
+            self._apply(entry)
+
+    def _apply(self, entry: Entry) -> None:
+        place = len(self._entries)
+        for index, data in enumerate(decode_batch(self._body_of(entry))):
+            write = decode_write(data)
+            name = write_id(entry.id, index)
+            done = apply(self, write, data, name, self._line + place, None)
+            self._outcomes[name] = done.outcome
+            for key, item in done.changes.items():
+                self._items[key] = Tentative(item, place)
+            if done.remembered is not None and write.idempotency_key is not None:
+                self._memories[write.idempotency_key] = done.remembered
+        self._entries.append(entry)
+
+    def item(self, key: str) -> Item | None:
+        known = self._items.get(key)
+        return known.item if known is not None else self._green.item(key)
+
+    def color(self, key: str) -> Color:
+        """Of what decides what the key holds."""
+        known = self._items.get(key)
+        if known is None:
+            return Color.GREEN
+        return Color.YELLOW if known.place < self._yellows else Color.RED
+
+    def remembered(self, idempotency_key: str) -> Remembered | None:
+        known = self._memories.get(idempotency_key)
+        return known if known is not None else self._green.remembered(idempotency_key)
+
+    def outcome(self, name: str) -> Outcome | None:
+        """What a write of this id would do if the order stayed as it is."""
+        return self._outcomes.get(name)

@@ -1,0 +1,222 @@
+"""The state machine: what a write does to a state, as a pure function of both.
+
+Every node applies the same writes in the same order to the same state, so whatever decides an outcome is here, and
+nothing here looks at a clock, a node or a random number. `IDEMPOTENCY_POSITIONS` is part of that: nodes that
+disagree on it disagree on outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import blake2b
+from typing import NamedTuple, Protocol
+
+from kvstore.operations import (
+    NUMBER_MAX,
+    VALUE_BYTES_MAX,
+    Append,
+    Condition,
+    Delete,
+    Exists,
+    Get,
+    Increment,
+    Operation,
+    Put,
+    RevisionIs,
+    Write,
+    WrittenBy,
+)
+
+IDEMPOTENCY_POSITIONS = 1_000_000
+"""For so many messages of the log an idempotency key is remembered."""
+
+TEXT = "text/plain; charset=utf-8"
+
+
+class Item(NamedTuple):
+    """What a key holds."""
+
+    value: bytes
+    content_type: str
+    revision: int | None
+    """When it was last changed; None if that has no final place yet."""
+    write_id: str
+    """By which write."""
+
+
+class Verdict(StrEnum):
+    """What became of a write at its place."""
+
+    APPLIED = "applied"
+    REJECTED = "rejected"
+    DUPLICATE = "duplicate"
+    """Its idempotency key had been used for the same write before."""
+
+
+class Why(StrEnum):
+    """Why a write was rejected."""
+
+    NONE = ""
+    CONDITION_FAILED = "condition_failed"
+    NOT_A_NUMBER = "not_a_number"
+    OUT_OF_RANGE = "out_of_range"
+    VALUE_TOO_LARGE = "value_too_large"
+    IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused"
+
+
+class Outcome(NamedTuple):
+    verdict: Verdict
+    revision: int | None
+    """Of what it changed; None if it changed nothing. Of a rejected write: that of the key in its way, 0 if there
+    is none. Of a duplicate: the first one's."""
+    why: Why = Why.NONE
+    key: str = ""
+    """The key in a rejected write's way."""
+    branch: bool = True
+    """Whether its conditions held."""
+    first_id: str = ""
+    """Of a duplicate: the write that it repeats."""
+    first_verdict: Verdict = Verdict.APPLIED
+    """Of a duplicate: what became of that."""
+
+
+class Remembered(NamedTuple):
+    """A write with an idempotency key."""
+
+    write_id: str
+    digest: bytes
+    position: int
+    """Of its message."""
+    verdict: Verdict
+    revision: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What a write does to a state."""
+
+    outcome: Outcome
+    changes: dict[str, Item | None]
+    """What keys hold from now on; None where they are gone."""
+    results: tuple[Item | None, ...] = ()
+    """Of each operation of a transaction's branch: what its key held after it."""
+    remembered: Remembered | None = None
+
+
+class Source(Protocol):
+    """A state, as far as a write can see it."""
+
+    def item(self, key: str) -> Item | None: ...
+
+    def remembered(self, idempotency_key: str) -> Remembered | None: ...
+
+
+class _Rejected(Exception):
+    def __init__(self, why: Why, key: str) -> None:
+        super().__init__(why, key)
+        self.why = why
+        self.key = key
+
+
+def apply(
+    source: Source, write: Write, data: bytes, write_id: str, position: int, next_revision: int | None
+) -> Applied:
+    """`data` are the bytes of the write. `next_revision` is what it gets if it changes something, None if its
+    place is not final."""
+    if write.idempotency_key is None:
+        return _apply_new(source, write, write_id, next_revision)
+    digest = blake2b(data, digest_size=16).digest()
+    known = source.remembered(write.idempotency_key)
+    if known is not None and position - known.position <= IDEMPOTENCY_POSITIONS:
+        if known.digest != digest:
+            return Applied(Outcome(Verdict.REJECTED, 0, Why.IDEMPOTENCY_KEY_REUSED), {})
+        outcome = Outcome(Verdict.DUPLICATE, known.revision, first_id=known.write_id, first_verdict=known.verdict)
+        return Applied(outcome, {})
+    applied = _apply_new(source, write, write_id, next_revision)
+    outcome = applied.outcome
+    memory = Remembered(write_id, digest, position, outcome.verdict, outcome.revision)
+    return Applied(outcome, applied.changes, applied.results, memory)
+
+
+def _apply_new(source: Source, write: Write, write_id: str, next_revision: int | None) -> Applied:
+    failed = _first_failed(source, write.conditions)
+    if failed is not None and write.otherwise is None:
+        return _rejection(source, Why.CONDITION_FAILED, failed.key)
+    operations = write.then if failed is None else write.otherwise or ()
+    try:
+        changes, results = _run(source, operations, write_id, next_revision)
+    except _Rejected as rejected:
+        return _rejection(source, rejected.why, rejected.key)
+    revision = next_revision if changes else None
+    return Applied(Outcome(Verdict.APPLIED, revision, branch=failed is None), changes, results)
+
+
+def _rejection(source: Source, why: Why, key: str) -> Applied:
+    item = source.item(key)
+    return Applied(Outcome(Verdict.REJECTED, 0 if item is None else item.revision, why, key, False), {})
+
+
+def _first_failed(source: Source, conditions: Iterable[Condition]) -> Condition | None:
+    for condition in conditions:
+        if not _holds(condition, source.item(condition.key)):
+            return condition
+    return None
+
+
+def _holds(condition: Condition, item: Item | None) -> bool:
+    if isinstance(condition, Exists):
+        return condition.is_there == (item is not None)
+    if isinstance(condition, RevisionIs):
+        return (
+            item is None if condition.revision == 0 else item is not None and item.revision == condition.revision
+        )
+    if item is None:
+        return False
+    return (
+        item.write_id == condition.write_id if isinstance(condition, WrittenBy) else item.value == condition.value
+    )
+
+
+def _run(
+    source: Source, operations: Iterable[Operation], write_id: str, revision: int | None
+) -> tuple[dict[str, Item | None], tuple[Item | None, ...]]:
+    changes: dict[str, Item | None] = {}
+    results: list[Item | None] = []
+    for operation in operations:
+        key = operation.key
+        before = changes[key] if key in changes else source.item(key)
+        if not isinstance(operation, Get):
+            after = _after(operation, before, write_id, revision)
+            if after is not before:
+                changes[key] = after
+            before = after
+        results.append(before)
+    for key in [key for key, item in changes.items() if item is None and source.item(key) is None]:
+        del changes[key]  # it came and went
+    return changes, tuple(results)
+
+
+def _after(operation: Operation, before: Item | None, write_id: str, revision: int | None) -> Item | None:
+    if isinstance(operation, Put):
+        return Item(operation.value, operation.content_type, revision, write_id)
+    if isinstance(operation, Delete):
+        return None
+    if isinstance(operation, Append):
+        value = (before.value if before is not None else b"") + operation.value
+        if len(value) > VALUE_BYTES_MAX:
+            raise _Rejected(Why.VALUE_TOO_LARGE, operation.key)
+        return Item(value, before.content_type if before is not None else TEXT, revision, write_id)
+    assert isinstance(operation, Increment)
+    number = (_number(before.value, operation.key) if before is not None else 0) + operation.by
+    if abs(number) > NUMBER_MAX:
+        raise _Rejected(Why.OUT_OF_RANGE, operation.key)
+    content_type = before.content_type if before is not None else TEXT
+    return Item(str(number).encode(), content_type, revision, write_id)
+
+
+def _number(value: bytes, key: str) -> int:
+    digits = value[1:] if value[:1] == b"-" else value
+    if not digits.isdigit() or len(digits) > len(str(NUMBER_MAX)):
+        raise _Rejected(Why.NOT_A_NUMBER, key)
+    return int(value)

@@ -1,0 +1,119 @@
+"""The green state on disk, in the same LMDB environment as the log.
+
+    items      key -> [value, content type, revision, id of the write]
+    fates      message -> [position, outcomes]
+    memories   idempotency key -> the write that used it
+    ages       position, idempotency key -> nothing: which memories are the oldest
+    state      "line": [line, revision]
+
+What is remembered for too long is forgotten a little with every checkpoint; that it counts no more is decided by
+its position (`state.apply`), whenever it goes."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any
+
+from corel.messages import MessageId
+from corel.store import Store, pack
+from kvstore.green_state import Checkpoint, Fate
+from kvstore.state import IDEMPOTENCY_POSITIONS, Item, Outcome, Remembered, Verdict, Why
+
+_FORGOTTEN_AT_ONCE = 256
+_LINE = b"line"
+
+
+class LmdbTree:
+    """`write` runs in the thread that writes the log; all else where the node runs."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._items = store.table("items")
+        self._fates = store.table("fates")
+        self._memories = store.table("memories")
+        self._ages = store.table("ages")
+        self._state = store.table("state")
+        self.line = self.revision = 0
+        """As they were on disk when the node started."""
+        with store.read(self._state) as transaction:
+            value = transaction.get(_LINE)
+        if value is not None:
+            self.line, self.revision = store.unpack(value, "the state's line")
+
+    # Reading
+
+    def item(self, key: str) -> Item | None:
+        with self._store.read(self._items) as transaction:
+            value = transaction.get(key.encode())
+        return None if value is None else Item(*self._store.unpack(value, f"key {key}"))
+
+    def fate(self, message_id: MessageId) -> Fate | None:
+        with self._store.read(self._fates) as transaction:
+            value = transaction.get(_message_key(message_id))
+        if value is None:
+            return None
+        position, outcomes = self._store.unpack(value, f"what became of {message_id}")
+        return Fate(position, tuple(map(_outcome, outcomes)))
+
+    def remembered(self, idempotency_key: str) -> Remembered | None:
+        with self._store.read(self._memories) as transaction:
+            value = transaction.get(_memory_key(idempotency_key))
+        if value is None:
+            return None
+        write_id, digest, position, verdict, revision = self._store.unpack(value, "an idempotency key")
+        return Remembered(write_id, digest, position, Verdict(verdict), revision)
+
+    # Writing
+
+    def write(self, transaction: Any, checkpoint: Checkpoint) -> None:
+        for key, item in sorted(checkpoint.items.items()):
+            if item is None:
+                transaction.delete(key.encode(), db=self._items)
+            else:
+                transaction.put(key.encode(), pack(item), db=self._items)
+        for message_id, fate in checkpoint.fates.items():
+            value = pack([fate.position, list(map(_outcome_to_item, fate.outcomes))])
+            transaction.put(_message_key(message_id), value, db=self._fates)
+        for idempotency_key, memory in checkpoint.memories.items():
+            name = _memory_key(idempotency_key)
+            transaction.put(name, pack([*memory[:3], str(memory.verdict), memory.revision]), db=self._memories)
+            transaction.put(memory.position.to_bytes(8, "big") + name, b"", db=self._ages)
+        self._forget(transaction, checkpoint.line - IDEMPOTENCY_POSITIONS - 1)
+        transaction.put(_LINE, pack([checkpoint.line, checkpoint.revision]), db=self._state)
+
+    def _forget(self, transaction: Any, before: int) -> None:
+        with transaction.cursor(db=self._ages) as cursor:
+            for _ in range(_FORGOTTEN_AT_ONCE):
+                if not cursor.first() or int.from_bytes(cursor.key()[:8], "big") >= before:
+                    return
+                age, key = cursor.key()[:8], cursor.key()[8:]
+                value = transaction.get(key, db=self._memories)
+                if value is not None and self._store.unpack(value, "an idempotency key")[2] == int.from_bytes(
+                    age, "big"
+                ):  # else it was used again since
+                    transaction.delete(key, db=self._memories)
+                cursor.delete()
+
+
+def _message_key(message_id: MessageId) -> bytes:
+    (name, incarnation), sequence = message_id
+    return f"{name}.{incarnation}.".encode() + sequence.to_bytes(8, "big")
+
+
+def _memory_key(idempotency_key: str) -> bytes:
+    """Any text, as what LMDB takes for a key."""
+    return blake2b(idempotency_key.encode(errors="surrogatepass"), digest_size=32).digest()
+
+
+def _outcome_to_item(outcome: Outcome) -> object:
+    """A number for what nearly all are."""
+    if outcome == Outcome(Verdict.APPLIED, outcome.revision):
+        return outcome.revision
+    return [str(part) if isinstance(part, (Verdict, Why)) else part for part in outcome]
+
+
+def _outcome(item: Any) -> Outcome:
+    if not isinstance(item, list):
+        return Outcome(Verdict.APPLIED, item)
+    verdict, revision, why, key, branch, first_id, first_verdict = item
+    return Outcome(Verdict(verdict), revision, Why(why), key, branch, first_id, Verdict(first_verdict))
