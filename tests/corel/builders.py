@@ -16,6 +16,7 @@ from corel.messages import (
     Letter,
     MessageId,
     Priority,
+    Probe,
     Reds,
     Regular,
     State,
@@ -120,6 +121,7 @@ letters: st.SearchStrategy[Letter] = (
     | states
     | st.builds(Attempt, positives, digests)
     | st.builds(Commit, positives)
+    | st.builds(Probe, st.integers(0, 2**40))
     | st.builds(Priority, naturals, some_copies)
     | st.builds(Reds, some_copies, st.booleans())
 )

@@ -30,7 +30,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from corel import codec
 from corel.config import CorelConfig
 from corel.corel import Corel, Stage
-from corel.effects import Effect, Event, Greened, Logged, Mark, Multicast, Persist, Reordered
+from corel.effects import Effect, Event, Greened, Logged, Mark, Multicast, Persist, Proven, Reordered
 from corel.messages import Entry, Letter, MessageId
 from corel.quorum import Roster
 from corel.storage import Lines, Write
@@ -194,6 +194,14 @@ class LogCluster:
         self.bodies.update(zip(ids, bodies.split(), strict=True))
         self._execute(self.nodes[name], log.send())
         return ids
+
+    def probe(self, name: str, number: int) -> None:
+        """It asks whether its component is still the primary one."""
+        self._execute(self.nodes[name], self[name].probe(number))
+
+    def proven(self, name: str) -> list[int]:
+        """The probes that had an answer."""
+        return [effect.number for effect in self.effects[name] if isinstance(effect, Proven)]
 
     def views(self, *components: str) -> None:
         """Ends the views of all of these, and begins the next ones. Nobody is in both an old and a new one."""
@@ -475,7 +483,7 @@ class LogCluster:
             elif isinstance(effect, Journal):
                 assert effect.event is not Event.REFUSED, f"{name} refused {effect.id}: {effect.reason}"
             else:
-                assert isinstance(effect, Reordered)
+                assert isinstance(effect, (Reordered, Proven))
         for checker in self.checkers:
             checker.stepped(name, log)
 

@@ -91,7 +91,7 @@ def refused(name: str, make: Callable[[], Any]) -> Any:
 @pytest.mark.parametrize(
     "make",
     [
-        refused("an unknown kind", lambda: decode(6, 1)),
+        refused("an unknown kind", lambda: decode(7, 1)),
         refused("no kind", lambda: decode()),
         refused("a kind that is no number", lambda: decode("state")),
         refused("a field too few", lambda: decode(REGULAR, 1)),

@@ -7,6 +7,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -159,9 +160,9 @@ def test_others_go_on_without_a_node_whose_disk_stalls_and_it_catches_up(
         store, works = nodes.participants["c"].store, threading.Event()
         write = store.write
 
-        def stalling(item: Write) -> None:
+        def stalling(item: Write, also: Callable[[Any], None] | None) -> None:
             works.wait(20.0)
-            write(item)
+            write(item, also)
 
         monkeypatch.setattr(store, "write", stalling)
         nodes.participants["a"].submit(b"x")
