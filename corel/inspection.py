@@ -23,6 +23,7 @@ class Inspected(NamedTuple):
     view: ViewId
     """In which it was first sent."""
     size_bytes: int
+    entry: Entry
     acknowledged: tuple[Machine, ...]
     """Members of the current view known to have it on disk, as far as that was asked in this view."""
 
@@ -49,4 +50,4 @@ def _entries(corel: Corel, log: Log, first: int, limit: int) -> Iterator[Inspect
 
 def _inspected(corel: Corel, position: int, entry: Entry, color: Color) -> Inspected:
     acknowledged = () if color is Color.GREEN else corel.acknowledged(entry)
-    return Inspected(position, entry.id, entry.timestamp, color, entry.view, entry.size, acknowledged)
+    return Inspected(position, entry.id, entry.timestamp, color, entry.view, entry.size, entry, acknowledged)

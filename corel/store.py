@@ -125,6 +125,8 @@ class Store:
     # What the layer above keeps in the same environment
 
     def table(self, name: str) -> Any:
+        """Makes it if it is not there. Not while another thread writes: LMDB would wait for that thread, and that
+        one for the interpreter."""
         return self._environment.open_db(name.encode())
 
     def read(self, table: Any) -> Any:

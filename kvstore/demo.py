@@ -29,7 +29,6 @@ from corel.effects import Event, Greened, Logged
 from corel.messages import Color, Entry
 from corel.outbox import TooMuch
 from corel.quorum import Roster
-from corel.store import Store
 from kvstore.node import Node, Upward
 from kvstore.participant import Away, Participant, ParticipantConfig
 from transport.effects import Journal
@@ -113,7 +112,7 @@ class _Show:
         self._options = options
         self.participant: Participant | None = None
 
-    def started(self, node: Node, store: Store) -> None:
+    def started(self, node: Node) -> None:
         address = f"{node.udp.own_address[0]}:{node.udp.own_address[1]}"
         self._print(f"is up at {address} as {node.transport.me}, process {os.getpid()}")
 

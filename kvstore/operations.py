@@ -57,6 +57,8 @@ class Put:
             raise InvalidWrite(
                 "content_type_too_long", f"A content type has at most {CONTENT_TYPE_CHARACTERS_MAX} characters."
             )
+        if not (self.content_type and self.content_type.isascii() and self.content_type.isprintable()):
+            raise InvalidWrite("invalid_content_type", "A content type is printable ASCII, such as text/plain.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,8 @@ class Participant:
         config: ParticipantConfig,
         upward: Upward,
         journal: Path | None = None,
-        on_started: Callable[[Node, Store], None] = lambda node, store: None,
+        on_started: Callable[[Node], None] = lambda node: None,
+        on_opened: Callable[[Store], None] = lambda store: None,
     ) -> None:
         if config.node not in config.roster.weights:
             raise ValueError(f"node {config.node} is not in the roster {', '.join(config.roster.weights)}")
@@ -80,6 +81,7 @@ class Participant:
         self.trouble: StoreError | None = None
         """Why the node is away; None while it takes part."""
         try:
+            on_opened(self.store)
             self.node = self._start()
         except BaseException:
             self.store.close()
@@ -118,7 +120,7 @@ class Participant:
         directory = self._journal_directory
         journal = None if directory is None else JournalWriter(directory, config.node)
         node = Node(node_config, self._upward, journal)
-        self._on_started(node, self.store)
+        self._on_started(node)
         return node
 
     def _on_disk_failed(self, error: StoreError) -> None:

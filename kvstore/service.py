@@ -57,7 +57,9 @@ class Service:
             disk_failed=self._on_disk_failed,
             failed=on_failed,
         )
-        self.participant = Participant(config.participant, upward, config.journal, self._on_started)
+        self.participant = Participant(
+            config.participant, upward, config.journal, self._on_started, self._on_opened
+        )
 
     async def close(self) -> None:
         """Answers everybody, brings what is green to disk, and stops."""
@@ -138,9 +140,14 @@ class Service:
 
     # What the node reports
 
-    def _on_started(self, node: Node, store: Store) -> None:
-        assert node.log is not None
+    def _on_opened(self, store: Store) -> None:
+        """Before anybody writes: tables cannot be made while another thread does."""
         self._tree = LmdbTree(store)
+
+    def _on_started(self, node: Node) -> None:
+        assert node.log is not None
+        assert self._tree is not None
+        self._tree.load()
         self._machine = Machine(node.log, self._tree, node.submit, node.probe, self.config.store)
         self._machine.stage_changed()
         self._sleep()

@@ -35,10 +35,14 @@ class LmdbTree:
         self._state = store.table("state")
         self.line = self.revision = 0
         """As they were on disk when the node started."""
-        with store.read(self._state) as transaction:
+        self.load()
+
+    def load(self) -> None:
+        """Finds out how far the state on disk has come."""
+        with self._store.read(self._state) as transaction:
             value = transaction.get(_LINE)
         if value is not None:
-            self.line, self.revision = store.unpack(value, "the state's line")
+            self.line, self.revision = self._store.unpack(value, "the state's line")
 
     # Reading
 

@@ -1,0 +1,175 @@
+"""What clients are told, as JSON and headers."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from api.problems import Problem, trouble
+from api.requests import Send
+from corel.messages import Color
+from kvstore.machine import Accepted, Answer, Done, Failed, Trouble
+from kvstore.operations import Write
+from kvstore.state import Item, Outcome, Verdict, Why
+
+_JSON = b"application/json"
+
+
+class Response(NamedTuple):
+    status: int
+    body: bytes
+    headers: list[tuple[bytes, bytes]]
+
+    async def send(self, send: Send, with_body: bool = True) -> None:
+        await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
+        await send({"type": "http.response.body", "body": self.body if with_body else b""})
+
+
+def json_response(status: int, content: object, headers: Mapping[str, str] | None = None) -> Response:
+    body = json.dumps(content, separators=(",", ":")).encode()
+    lines = [(b"content-type", _JSON), (b"content-length", b"%d" % len(body))]
+    for name, value in (headers or {}).items():
+        lines.append((name.lower().encode(), value.encode("latin-1")))
+    return Response(status, body, lines)
+
+
+def problem_response(problem: Problem) -> Response:
+    return json_response(problem.status, problem.body(), problem.headers)
+
+
+def value_response(item: Item, color: Color) -> Response:
+    """What a key holds, as its writer sent it."""
+    headers = [
+        (b"content-type", item.content_type.encode("latin-1", errors="replace")),
+        (b"content-length", b"%d" % len(item.value)),
+        (b"etag", etag(item).encode()),
+        (b"corel-color", color.encode()),
+    ]
+    if item.revision is not None:
+        headers.append((b"corel-revision", b"%d" % item.revision))
+    return Response(200, item.value, headers)
+
+
+def not_modified(item: Item, color: Color) -> Response:
+    return Response(304, b"", [(b"etag", etag(item).encode()), (b"corel-color", color.encode())])
+
+
+def etag(item: Item) -> str:
+    """Of a tentative value: the write it comes from, since it has no revision yet."""
+    return f'"{item.write_id if item.revision is None else item.revision}"'
+
+
+def text_or_base64(value: bytes) -> object:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(value).decode()}
+
+
+def item_json(key: str, item: Item) -> dict[str, object]:
+    return {
+        "key": key,
+        "value": text_or_base64(item.value),
+        "revision": item.revision,
+        "content_type": item.content_type,
+    }
+
+
+def write_response(answer: Answer, txn: Write | None = None) -> Response:
+    """With the results of its operations, if it was a transaction."""
+    if isinstance(answer, Done):
+        return _done(answer, txn)
+    if isinstance(answer, Accepted):
+        return _accepted(answer)
+    return _failed(answer)
+
+
+def _done(answer: Done, txn: Write | None) -> Response:
+    outcome = answer.applied.outcome
+    content = {"id": answer.write_id, **outcome_json(Color.GREEN, outcome)}
+    headers = {"Corel-Color": "green", "Location": f"/v1/writes/{answer.write_id}"}
+    if outcome.revision:
+        headers["Corel-Revision"] = str(outcome.revision)
+        if outcome.verdict is Verdict.APPLIED:
+            headers["ETag"] = f'"{outcome.revision}"'
+    status = status_of(outcome)
+    if status != 200:
+        content = {"error": str(outcome.why or Why.CONDITION_FAILED), "message": _why(outcome), **content}
+    elif txn is not None:
+        content["succeeded"] = outcome.branch
+        operations = txn.then if outcome.branch else txn.otherwise or ()
+        content["results"] = [
+            None if item is None else item_json(operation.key, item)
+            for operation, item in zip(operations, answer.applied.results, strict=False)
+        ]
+    return json_response(status, content, headers)
+
+
+def status_of(outcome: Outcome) -> int:
+    verdict = outcome.first_verdict if outcome.verdict is Verdict.DUPLICATE else outcome.verdict
+    if verdict is Verdict.APPLIED:
+        return 200
+    return _STATUSES.get(outcome.why, 412)
+
+
+_STATUSES = {
+    Why.NOT_A_NUMBER: 409,
+    Why.OUT_OF_RANGE: 409,
+    Why.VALUE_TOO_LARGE: 409,
+    Why.IDEMPOTENCY_KEY_REUSED: 422,
+}
+
+
+def outcome_json(color: Color, outcome: Outcome | None) -> dict[str, object]:
+    """What a write's answer, and a question for it, say of what became of it."""
+    if outcome is None:
+        return {"color": str(color), "outcome": "pending"}
+    content: dict[str, object] = {
+        "color": str(color),
+        "revision": outcome.revision,
+        "outcome": str(outcome.verdict),
+    }
+    if outcome.verdict is Verdict.REJECTED:
+        content["reason"] = str(outcome.why)
+        if outcome.key:
+            content["key"] = outcome.key
+    elif outcome.verdict is Verdict.DUPLICATE:
+        content["duplicate_of"] = outcome.first_id
+    elif not outcome.branch:
+        content["succeeded"] = False
+    return content
+
+
+def _why(outcome: Outcome) -> str:
+    key, revision = outcome.key, outcome.revision
+    if outcome.verdict is Verdict.DUPLICATE:
+        return f"This repeats write {outcome.first_id}, which was rejected."
+    if outcome.why is Why.CONDITION_FAILED:
+        now = f"it is at revision {revision}" if revision else "it does not exist"
+        return (
+            f"The condition on {key!r} does not hold: {now}. Nothing was changed. Read it again, then try again."
+        )
+    if outcome.why is Why.NOT_A_NUMBER:
+        return f"The value of {key!r} is not a decimal number of 64 bits, so nothing can be added to it."
+    if outcome.why is Why.OUT_OF_RANGE:
+        return f"The counter {key!r} would leave the range of signed 64-bit numbers. Nothing was changed."
+    if outcome.why is Why.VALUE_TOO_LARGE:
+        return f"The value of {key!r} would become larger than a value may be. Nothing was changed."
+    return "This Idempotency-Key was used for another write before. Use a new key for a new write."
+
+
+def _accepted(answer: Accepted) -> Response:
+    content = {"id": answer.write_id, "color": str(answer.color), "outcome": "pending"}
+    headers = {"Corel-Color": str(answer.color), "Location": f"/v1/writes/{answer.write_id}"}
+    return json_response(202, content, headers)
+
+
+def _failed(answer: Failed) -> Response:
+    problem = trouble(answer.trouble)
+    if answer.trouble is Trouble.UNDECIDED:
+        where = f"/v1/writes/{answer.write_id}"
+        problem.details["id"] = answer.write_id
+        problem.headers["Location"] = where
+    return problem_response(problem)

@@ -1,0 +1,70 @@
+"""Answers that say no: a status, a code for programs, and a sentence that says what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kvstore.machine import Trouble
+from kvstore.operations import InvalidWrite
+
+
+class Problem(Exception):
+    """Ends a request. `details` join the body, `headers` the response."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        details: Mapping[str, object] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.details = dict(details or {})
+        self.headers = dict(headers or {})
+
+    def body(self) -> dict[str, object]:
+        return {"error": self.code, "message": str(self), **self.details}
+
+
+def invalid(error: InvalidWrite) -> Problem:
+    is_large = error.code in ("value_too_large", "txn_too_large", "key_too_large")
+    return Problem(413 if is_large and error.code != "key_too_large" else 400, error.code, str(error))
+
+
+def overloaded() -> Problem:
+    return Problem(
+        429,
+        "overloaded",
+        "Too many writes wait on this node already; nothing was accepted. Try again in a second, or another node.",
+        headers={"Retry-After": "1"},
+    )
+
+
+def trouble(kind: Trouble, what: str = "") -> Problem:
+    """Why a request was not served."""
+    status, message = _SENTENCES[kind]
+    return Problem(status, str(kind), what or message, headers={"Retry-After": "1"})
+
+
+_SENTENCES = {
+    Trouble.NO_PRIMARY: (
+        503,
+        "This node is not in a primary component: fewer than a majority of the nodes are connected. Nothing was "
+        "accepted. Try another node, or write with ack=auto or ack=red, and read with read=green or read=red.",
+    ),
+    Trouble.TIMEOUT: (
+        503,
+        "The nodes are agreeing on who is connected, and that took longer than timeout_ms. Nothing was accepted. "
+        "Try again.",
+    ),
+    Trouble.OVERLOADED: (429, "Too much waits on this node already. Try again in a second."),
+    Trouble.AWAY: (
+        503,
+        "This node takes no writes now: it is stopping, or its disk is full or does not answer (see /v1/status). "
+        "Nothing was accepted. Try another node.",
+    ),
+    Trouble.UNDECIDED: (504, "It has left, but is not on this node's disk yet: it may be accepted, or not."),
+}

@@ -1,0 +1,236 @@
+"""What clients send, taken apart strictly: whatever is not understood is an error that says so, never ignored."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from base64 import b64decode
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from enum import StrEnum
+from typing import Any, TypeAlias, TypeVar
+from urllib.parse import unquote_plus, unquote_to_bytes
+
+from api.problems import Problem, invalid
+from kvstore.operations import (
+    NUMBER_MAX,
+    Condition,
+    Exists,
+    InvalidWrite,
+    RevisionIs,
+    WrittenBy,
+    check_key,
+)
+
+Scope: TypeAlias = Mapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
+Send: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[None]]
+Choice = TypeVar("Choice", bound=StrEnum)
+
+TIMEOUT_MS = 5_000
+TIMEOUT_MS_MAX = 600_000
+BODY_SECONDS = 30.0
+"""How long a client may take to send a body. Slower ones are cut off: each holds memory."""
+
+_STRAY_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+_TAG = re.compile(r'"([^"]*)"')
+
+
+class Gone(Exception):
+    """The client has hung up: there is nobody to answer."""
+
+
+def key_of(raw: bytes) -> str:
+    """The key that a path ends with, percent-encoded."""
+    if b"%" in raw:
+        if _STRAY_PERCENT.search(raw):
+            raise Problem(
+                400,
+                "invalid_percent_encoding",
+                "The path has a % that is not followed by two hexadecimal digits. Encode a percent sign as %25.",
+            )
+        raw = unquote_to_bytes(raw)
+    try:
+        key = raw.decode()
+    except UnicodeDecodeError:
+        raise Problem(400, "invalid_key", "A key is valid UTF-8, percent-encoded; this is not.") from None
+    try:
+        check_key(key)
+    except InvalidWrite as error:
+        raise invalid(error) from None
+    return key
+
+
+def parameters(query: bytes, known: Iterable[str]) -> dict[str, str]:
+    """Those of a query. Each at most once, and none that is not known."""
+    found: dict[str, str] = {}
+    if not query:
+        return found
+    if _STRAY_PERCENT.search(query):
+        raise Problem(400, "invalid_percent_encoding", "The query has a % without two hexadecimal digits.")
+    for part in query.decode("latin-1").split("&"):
+        if not part:
+            continue
+        name, _, value = part.partition("=")
+        try:
+            name, value = unquote_plus(name, errors="strict"), unquote_plus(value, errors="strict")
+        except UnicodeDecodeError:
+            raise Problem(400, "invalid_parameter", "The query is not UTF-8, percent-encoded.") from None
+        if name not in known:
+            options = ", ".join(known) or "none"
+            raise Problem(400, "unknown_parameter", f"There is no parameter {name!r} here; there are: {options}.")
+        if name in found:
+            raise Problem(400, "invalid_parameter", f"The parameter {name} is given twice.")
+        found[name] = value
+    return found
+
+
+def choice(found: Mapping[str, str], name: str, options: type[Choice], default: Choice) -> Choice:
+    value = found.get(name)
+    if value is None:
+        return default
+    try:
+        return options(value)
+    except ValueError:
+        allowed = ", ".join(options)
+        raise Problem(400, "invalid_parameter", f"{name} is one of {allowed}, not {value!r}.") from None
+
+
+def number(found: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
+    value = found.get(name)
+    if value is None:
+        return default
+    if not (value.isascii() and value.isdigit() and len(value) < 20 and least <= int(value) <= most):
+        raise Problem(400, "invalid_parameter", f"{name} is a number from {least} to {most}, not {value!r}.")
+    return int(value)
+
+
+def timeout_ms(found: Mapping[str, str]) -> int:
+    return number(found, "timeout_ms", TIMEOUT_MS, 0, TIMEOUT_MS_MAX)
+
+
+def headers_of(scope: Scope, names: Iterable[bytes]) -> dict[bytes, str]:
+    """Those of these names that were sent, each at most once."""
+    wanted = frozenset(names)
+    found: dict[bytes, str] = {}
+    for name, value in scope["headers"]:
+        if name in wanted:
+            if name in found:
+                raise Problem(400, "invalid_header", f"The header {name.decode()} is given twice.")
+            found[name] = value.decode("latin-1")
+    return found
+
+
+def conditions(key: str, if_match: str | None, if_none_match: str | None) -> tuple[Condition, ...]:
+    """Of a write."""
+    if if_match is not None and if_none_match is not None:
+        raise Problem(
+            400,
+            "contradictory_conditions",
+            "If-Match asks for a key that exists, If-None-Match: * for one that does not. Send one of them.",
+        )
+    if if_none_match is not None:
+        if if_none_match.strip() != "*":
+            raise Problem(
+                400,
+                "invalid_condition",
+                "A write takes If-None-Match: *, which means that the key must not exist.",
+            )
+        return (Exists(key, False),)
+    if if_match is None:
+        return ()
+    if if_match.strip() == "*":
+        return (Exists(key, True),)
+    return (_tag_condition(key, if_match.strip()),)
+
+
+def _tag_condition(key: str, tag: str) -> Condition:
+    match = _TAG.fullmatch(tag)
+    if match is None:
+        raise Problem(
+            400,
+            "invalid_condition",
+            'If-Match takes one ETag as a read gave it, in quotes, such as "17", or * for any value that exists.',
+        )
+    text = match[1]
+    if text.isascii() and text.isdigit():
+        if len(text) > 19 or not 1 <= int(text) <= NUMBER_MAX:
+            raise Problem(400, "invalid_condition", f"There is no revision {text}: they count from 1.")
+        return RevisionIs(key, int(text))
+    return WrittenBy(key, text)
+
+
+async def body_of(scope: Scope, receive: Receive, bytes_max: int) -> bytes:
+    """The whole body, if it is not too large and comes in time."""
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit() and int(value) > bytes_max:
+            raise _too_large(bytes_max, int(value))
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise Gone
+    body: bytes = message.get("body", b"")
+    if not message.get("more_body", False):
+        if len(body) > bytes_max:
+            raise _too_large(bytes_max, len(body))
+        return body
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await _rest_of_body([body], receive, bytes_max)
+    except TimeoutError:
+        raise Problem(
+            408,
+            "body_timeout",
+            f"The body did not arrive within {BODY_SECONDS:.0f} s. Nothing was accepted.",
+            headers={"Connection": "close"},
+        ) from None
+
+
+async def _rest_of_body(parts: list[bytes], receive: Receive, bytes_max: int) -> bytes:
+    size = len(parts[0])
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Gone
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > bytes_max:
+            raise _too_large(bytes_max, size)
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def _too_large(bytes_max: int, size: int) -> Problem:
+    return Problem(
+        413,
+        "body_too_large",
+        f"A body has at most {bytes_max:,} bytes; this has {size:,} or more. Nothing was accepted.",
+        headers={"Connection": "close"},
+    )
+
+
+def json_of(body: bytes) -> object:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise Problem(400, "malformed_json", "The body is not JSON (RFC 8259, UTF-8).") from None
+
+
+def whole_number(value: object, what: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise Problem(400, "invalid_number", f"{what} is a whole number.")
+    return value
+
+
+def value_of(value: object) -> bytes:
+    """Text, or {"base64": …} for other bytes."""
+    if isinstance(value, str):
+        try:
+            return value.encode()
+        except UnicodeEncodeError:
+            raise Problem(400, "invalid_value", "The text has half of a surrogate pair in it.") from None
+    if isinstance(value, dict) and set(value) == {"base64"} and isinstance(value["base64"], str):
+        try:
+            return b64decode(value["base64"], validate=True)
+        except ValueError:
+            raise Problem(400, "invalid_value", "The base64 text is not valid.") from None
+    raise Problem(400, "invalid_value", 'A value is a text, or {"base64": "…"} for other bytes.')

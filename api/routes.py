@@ -1,0 +1,301 @@
+"""Everything but the hot calls, as FastAPI routes; the hot ones (`kv`) are described here for the OpenAPI
+document, which is the whole API's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Header, Path, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.responses import Response as StarletteResponse
+from starlette.exceptions import HTTPException
+
+from api import schemas
+from api.answers import Response, outcome_json, write_response
+from api.kv import Read
+from api.problems import Problem, overloaded, trouble
+from api.requests import TIMEOUT_MS, TIMEOUT_MS_MAX, body_of, choice, json_of, number, parameters
+from api.status import cluster_json, log_json, status_json
+from api.transactions import transaction_of
+from corel.corel import Stage
+from corel.messages import Color, MessageId
+from kvstore.machine import Ack, Overloaded, Trouble
+from kvstore.service import Service
+from transport.chaos import Chaos
+from transport.messages import SEQUENCE_MAX, Machine
+
+TXN_BODY_BYTES_MAX = 8 * 1_048_576
+LOG_LIMIT = 100
+LOG_LIMIT_MAX = 1_000
+
+_DESCRIPTION = """
+A replicated key-value store that keeps accepting writes on both sides of a network partition and always says what
+each write is worth: **green** (its place in the one order of all writes is final), **yellow** (about to be),
+**red** (durable here, order still open; it merges when the network heals).
+"""
+
+_AckQuery = Annotated[
+    Ack, Query(description="What to wait for: green where there is a primary component, else red")
+]
+_TimeoutQuery = Annotated[int, Query(ge=0, le=TIMEOUT_MS_MAX, description="How long to wait, in ms")]
+_IfMatch = Annotated[
+    str | None, Header(alias="If-Match", pattern=r'^(\*|"[^"]*")$', description='An ETag, `"17"`, or `*`')
+]
+_IfNoneMatch = Annotated[
+    str | None, Header(alias="If-None-Match", pattern=r"^\*$", description="`*`: only if the key does not exist")
+]
+_IdempotencyKey = Annotated[
+    str | None,
+    Header(alias="Idempotency-Key", min_length=1, max_length=255, description="A retry with it applies once"),
+]
+_Key = Annotated[str, Path(description="Up to 480 bytes of UTF-8, percent-encoded; may contain `/`", min_length=1)]
+
+
+def make_app(service: Service, urls: Mapping[str, str], with_chaos: bool) -> FastAPI:
+    app = FastAPI(title="corelkv", version="0.1.0", description=_DESCRIPTION, redoc_url=None)
+    _handle_errors(app)
+    _describe_keys(app)
+    _add_writes(app, service)
+    _add_status(app, service, urls)
+    _add_probes(app, service)
+    _add_chaos(app, service, with_chaos)
+    document = app.openapi()
+    document["components"]["schemas"].update(schemas.definitions((schemas.Txn, schemas.ChaosSettings)))
+    return app
+
+
+def _handle_errors(app: FastAPI) -> None:
+    @app.exception_handler(Problem)
+    async def on_problem(request: Request, problem: Problem) -> JSONResponse:
+        return JSONResponse(problem.body(), problem.status, problem.headers)
+
+    @app.exception_handler(HTTPException)
+    async def on_http(request: Request, error: HTTPException) -> JSONResponse:
+        code = {404: "no_such_path", 405: "method_not_allowed"}.get(error.status_code, "error")
+        message = f"{request.method} {request.url.path}: {error.detail}. See /docs."
+        return JSONResponse({"error": code, "message": message}, error.status_code, error.headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def on_invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        where = " ".join(str(part) for part in first["loc"])
+        return JSONResponse({"error": "invalid_parameter", "message": f"{where}: {first['msg']}."}, 400)
+
+
+def _describe_keys(app: FastAPI) -> None:
+    """`kv` answers these."""
+    path = "/v1/kv/{key}"
+    write_responses = schemas.write_responses()
+
+    @app.put(path, response_model=None, tags=["keys"], responses=write_responses, openapi_extra=schemas.RAW_BODY)
+    async def put_value(
+        key: _Key,
+        ack: _AckQuery = Ack.AUTO,
+        timeout_ms: _TimeoutQuery = TIMEOUT_MS,
+        if_match: _IfMatch = None,
+        if_none_match: _IfNoneMatch = None,
+        idempotency_key: _IdempotencyKey = None,
+    ) -> None:
+        """Sets the value of a key: the body, with its Content-Type."""
+
+    @app.patch(path, response_model=None, tags=["keys"], responses=write_responses)
+    async def change_value(
+        key: _Key,
+        change: schemas.Change,
+        ack: _AckQuery = Ack.AUTO,
+        timeout_ms: _TimeoutQuery = TIMEOUT_MS,
+        if_match: _IfMatch = None,
+        if_none_match: _IfNoneMatch = None,
+        idempotency_key: _IdempotencyKey = None,
+    ) -> None:
+        """Changes a value in a way that merges: both sides of a partition can, and all changes count."""
+
+    @app.delete(path, response_model=None, tags=["keys"], responses=write_responses)
+    async def delete_key(
+        key: _Key,
+        ack: _AckQuery = Ack.AUTO,
+        timeout_ms: _TimeoutQuery = TIMEOUT_MS,
+        if_match: _IfMatch = None,
+        if_none_match: _IfNoneMatch = None,
+        idempotency_key: _IdempotencyKey = None,
+    ) -> None:
+        """Removes a key. To remove one that is not there changes nothing, and is no error."""
+
+    read_parameters = schemas.read_responses()
+
+    @app.get(path, response_model=None, tags=["keys"], responses=read_parameters)
+    async def get_value(
+        key: _Key,
+        read: Annotated[
+            Read, Query(description="green: final here; red: with all this node has; linearizable")
+        ] = (Read.GREEN),
+        min_revision: Annotated[int, Query(ge=0, le=2**63 - 1, description="Wait until this node has it")] = 0,
+        timeout_ms: _TimeoutQuery = TIMEOUT_MS,
+    ) -> None:
+        """The value of a key, as it was written."""
+
+    @app.head(path, response_model=None, tags=["keys"], responses=read_parameters)
+    async def head_value(
+        key: _Key,
+        read: Annotated[Read, Query()] = Read.GREEN,
+        min_revision: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0,
+        timeout_ms: _TimeoutQuery = TIMEOUT_MS,
+    ) -> None:
+        """The same without the value."""
+
+
+def _add_writes(app: FastAPI, service: Service) -> None:
+    @app.post(
+        "/v1/txn",
+        response_model=None,
+        tags=["keys"],
+        responses=schemas.write_responses(),
+        openapi_extra=schemas.body_of(schemas.Txn),
+    )
+    async def transaction(
+        request: Request,
+        ack: _AckQuery = Ack.AUTO,
+        timeout_ms: _TimeoutQuery = TIMEOUT_MS,
+        idempotency_key: _IdempotencyKey = None,
+    ) -> StarletteResponse:
+        """Several operations at one place in the order: all of them, or, if a condition fails, those of `else`. A
+        failed condition without an `else` is a 412."""
+        parameters(request.scope["query_string"], ("ack", "timeout_ms"))
+        body = await body_of(request.scope, request.receive, TXN_BODY_BYTES_MAX)
+        write = transaction_of(body, idempotency_key)
+        try:
+            answer = await service.write(write, ack, timeout_ms)
+        except Overloaded:
+            raise overloaded() from None
+        return _starlette(write_response(answer, write))
+
+    @app.get("/v1/writes/{write_id}", response_model=None, tags=["writes"], responses=schemas.fate_responses())
+    async def write_fate(
+        request: Request,
+        write_id: Annotated[str, Path(description="As the write's answer gave it")],
+        wait: Annotated[schemas.Wait | None, Query(description="green: answer when it is final")] = None,
+        timeout_ms: _TimeoutQuery = TIMEOUT_MS,
+    ) -> dict[str, Any]:
+        """What became of a write. Every node can tell."""
+        parameters(request.scope["query_string"], ("wait", "timeout_ms"))
+        message_id, index = _parse_write_id(write_id)
+        known = service.outcome(message_id, index)
+        if known is not None and known[0] is not Color.GREEN and wait is not None:
+            await service.green(message_id, timeout_ms)
+            known = service.outcome(message_id, index)
+        if known is None:
+            raise Problem(
+                404,
+                "unknown_write",
+                f"This node does not know of a write {write_id}. If it was accepted by a node that this one has "
+                "not met since, ask that node, or ask again when they are connected.",
+            )
+        return {"id": write_id, **outcome_json(*known)}
+
+
+def _parse_write_id(text: str) -> tuple[MessageId, int]:
+    name, *numbers = text.rsplit(".", 3)
+    if not name or len(numbers) != 3 or not all(n.isascii() and n.isdigit() and len(n) < 19 for n in numbers):
+        raise Problem(400, "invalid_write_id", "A write id is what a write was answered with, such as a.1.17.0.")
+    incarnation, sequence, index = map(int, numbers)
+    if sequence > SEQUENCE_MAX:
+        raise Problem(400, "invalid_write_id", "There are no such write ids.")
+    return MessageId(Machine(name, incarnation), sequence), index
+
+
+def _add_status(app: FastAPI, service: Service, urls: Mapping[str, str]) -> None:
+    @app.get("/v1/status", response_model=None, tags=["node"], responses=schemas.plain_responses(schemas.Status))
+    async def status(request: Request) -> dict[str, Any]:
+        """This node: its view, its lines, its state."""
+        parameters(request.scope["query_string"], ())
+        return status_json(service)
+
+    @app.get("/v1/log", response_model=None, tags=["node"], responses=schemas.plain_responses(schemas.LogPage))
+    async def log(
+        request: Request,
+        first: Annotated[int, Query(alias="from", ge=0, le=2**53, description="Position of the first")] = 0,
+        limit: Annotated[int, Query(ge=1, le=LOG_LIMIT_MAX, description="Most messages to show")] = LOG_LIMIT,
+    ) -> dict[str, Any]:
+        """Messages of the log in their order, whatever their colour."""
+        found = parameters(request.scope["query_string"], ("from", "limit"))
+        first = number(found, "from", 0, 0, 2**53)
+        return log_json(service, first, number(found, "limit", LOG_LIMIT, 1, LOG_LIMIT_MAX))
+
+    @app.get("/v1/cluster", response_model=None, tags=["node"], responses=schemas.plain_responses(schemas.Cluster))
+    async def cluster(request: Request) -> dict[str, Any]:
+        """What this node knows of every node of the roster."""
+        parameters(request.scope["query_string"], ())
+        return cluster_json(service, urls)
+
+
+def _add_probes(app: FastAPI, service: Service) -> None:
+    @app.get("/livez", tags=["node"], response_class=PlainTextResponse)
+    async def alive() -> str:
+        """Whether the process answers."""
+        return "ok\n"
+
+    @app.get("/readyz", response_model=None, tags=["node"], responses=schemas.ready_responses())
+    async def ready(
+        request: Request, need: Annotated[schemas.Need | None, Query(description="primary: only in one")] = None
+    ) -> dict[str, Any]:
+        """Whether the node takes requests; with `need=primary`, whether green writes go through."""
+        choice(parameters(request.scope["query_string"], ("need",)), "need", schemas.Need, schemas.Need.PRIMARY)
+        if service.participant.trouble is not None:
+            raise trouble(Trouble.AWAY, str(service.participant.trouble))
+        if need is not None and not service.is_primary:
+            raise trouble(Trouble.NO_PRIMARY, "This node is not in a primary component.")
+        if service.log.stage is Stage.RECOVERING and not service.log.is_open:
+            raise trouble(Trouble.TIMEOUT, "This node is still finding out who is connected. Ask again soon.")
+        return {"ready": True, "state": str(service.log.stage)}
+
+    @app.get("/", include_in_schema=False, response_class=PlainTextResponse)
+    async def welcome() -> str:
+        return f"corelkv node {service.me.name}\n\n  /docs  the API\n  /v1/status  this node\n"
+
+
+def _add_chaos(app: FastAPI, service: Service, with_chaos: bool) -> None:
+    responses = schemas.plain_responses(schemas.ChaosSettings, may_be_missing=True)
+
+    @app.put(
+        "/v1/chaos",
+        response_model=None,
+        tags=["chaos"],
+        responses=responses,
+        openapi_extra=schemas.body_of(schemas.ChaosSettings),
+    )
+    async def spoil(request: Request) -> dict[str, Any]:
+        """Makes the network of this node worse, to see what happens: only with `--chaos`."""
+        parameters(request.scope["query_string"], ())
+        body = json_of(await body_of(request.scope, request.receive, 65_536))
+        _channel_of(service, with_chaos).chaos = chaos = schemas.chaos_of(body, service.log.roster.weights)
+        return schemas.chaos_json(chaos)
+
+    @app.delete("/v1/chaos", response_model=None, tags=["chaos"], responses=responses)
+    async def mend(request: Request) -> dict[str, Any]:
+        """As if nothing had been."""
+        parameters(request.scope["query_string"], ())
+        _channel_of(service, with_chaos).chaos = chaos = Chaos()
+        return schemas.chaos_json(chaos)
+
+    @app.get("/v1/chaos", response_model=None, tags=["chaos"], responses=responses)
+    async def spoilt(request: Request) -> dict[str, Any]:
+        """What is spoilt now."""
+        parameters(request.scope["query_string"], ())
+        return schemas.chaos_json(_channel_of(service, with_chaos).chaos)
+
+
+def _channel_of(service: Service, with_chaos: bool) -> Any:
+    channel = service.node.chaos
+    if not with_chaos or channel is None:
+        raise Problem(
+            404, "chaos_disabled", "This node was started without --chaos, so its network cannot be spoilt."
+        )
+    return channel
+
+
+def _starlette(response: Response) -> StarletteResponse:
+    made = StarletteResponse(response.body, response.status)
+    made.raw_headers = response.headers
+    return made

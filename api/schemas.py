@@ -1,0 +1,317 @@
+"""The shapes of the API, for the OpenAPI document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from api.problems import Problem
+from kvstore.operations import NUMBER_MAX
+from transport.chaos import Chaos
+
+Responses: TypeAlias = dict[int | str, dict[str, Any]]
+
+
+class Need(StrEnum):
+    PRIMARY = "primary"
+
+
+class Wait(StrEnum):
+    GREEN = "green"
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Error(BaseModel):
+    """Why not, and what to do."""
+
+    error: str
+    message: str
+
+
+class WriteAnswer(BaseModel):
+    id: str
+    color: str
+    outcome: str
+    revision: int | None = None
+
+
+class Fate(WriteAnswer):
+    reason: str | None = None
+    duplicate_of: str | None = None
+
+
+class Base64(_Strict):
+    base64: str
+
+
+class Increment(_Strict):
+    increment: Annotated[int, Field(ge=-NUMBER_MAX, le=NUMBER_MAX)]
+
+
+class Append(_Strict):
+    append: str | Base64
+
+
+Change: TypeAlias = Increment | Append
+
+_Key = Annotated[str, Field(min_length=1, max_length=480)]
+
+
+class PutContent(_Strict):
+    key: _Key
+    value: str | Base64
+    content_type: Annotated[str, Field(pattern=r"^[ -~]+$", max_length=255)] = "application/octet-stream"
+
+
+class KeyContent(_Strict):
+    key: _Key
+
+
+class IncrementContent(_Strict):
+    key: _Key
+    by: Annotated[int, Field(ge=-NUMBER_MAX, le=NUMBER_MAX)]
+
+
+class AppendContent(_Strict):
+    key: _Key
+    value: str | Base64
+
+
+class PutOperation(_Strict):
+    put: PutContent
+
+
+class DeleteOperation(_Strict):
+    delete: KeyContent
+
+
+class IncrementOperation(_Strict):
+    increment: IncrementContent
+
+
+class AppendOperation(_Strict):
+    append: AppendContent
+
+
+class GetOperation(_Strict):
+    get: KeyContent
+
+
+Operation: TypeAlias = PutOperation | DeleteOperation | IncrementOperation | AppendOperation | GetOperation
+
+
+class RevisionCondition(_Strict):
+    key: _Key
+    revision: Annotated[int, Field(ge=0, le=NUMBER_MAX, description="0: the key does not exist")]
+
+
+class ExistsCondition(_Strict):
+    key: _Key
+    exists: bool
+
+
+class ValueCondition(_Strict):
+    key: _Key
+    value: str | Base64
+
+
+class IdCondition(_Strict):
+    key: _Key
+    id: Annotated[str, Field(description="The write that the value comes from: the ETag of a red read")]
+
+
+Condition: TypeAlias = RevisionCondition | ExistsCondition | ValueCondition | IdCondition
+
+
+class Txn(_Strict):
+    if_: Annotated[list[Condition], Field(alias="if")] = []
+    then: list[Operation]
+    else_: Annotated[list[Operation] | None, Field(alias="else")] = None
+
+
+class View(BaseModel):
+    id: str
+    members: list[str]
+
+
+class GreenLine(BaseModel):
+    line: int
+    revision: int
+
+
+class YellowLine(BaseModel):
+    line: int
+
+
+class Status(BaseModel):
+    node: str
+    roster: list[str]
+    incarnation: int
+    view: View
+    state: str
+    primary: bool
+    green: GreenLine
+    yellow: YellowLine
+    red: int
+    last_committed_primary: int
+    last_attempted_primary: int
+
+
+class LogEntry(BaseModel):
+    position: int
+    id: str
+    color: str
+    timestamp: int
+    sender: str
+    view: str
+    operations: list[dict[str, Any]]
+
+
+class LogPage(BaseModel):
+    entries: list[LogEntry]
+    next: int
+
+
+class ClusterNode(BaseModel):
+    name: str
+    url: str | None
+    connected: bool
+    incarnation: int | None
+    weight: int
+
+
+class Cluster(BaseModel):
+    view: View
+    primary: bool
+    nodes: list[ClusterNode]
+
+
+class Ready(BaseModel):
+    ready: bool
+    state: str
+
+
+_Share = Annotated[float, Field(ge=0, le=1)]
+_Delay = Annotated[float, Field(ge=0, le=60_000)]
+
+
+class ChaosSettings(_Strict):
+    drop_from: list[str] = []
+    drop_to: list[str] = []
+    loss: _Share = 0.0
+    duplication: _Share = 0.0
+    delay_ms: _Delay = 0.0
+    jitter_ms: _Delay = 0.0
+
+
+def chaos_of(body: object, roster: Iterable[str]) -> Chaos:
+    """Strictly: a name that is not in the roster is a mistake."""
+    try:
+        settings = ChaosSettings.model_validate(body, strict=True)
+    except ValueError as error:
+        first = str(error).splitlines()[1:3]
+        raise Problem(400, "invalid_chaos", f"That is no chaos: {' '.join(map(str.strip, first))}.") from None
+    names = set(roster)
+    strangers = [name for name in (*settings.drop_from, *settings.drop_to) if name not in names]
+    if strangers:
+        raise Problem(
+            400, "invalid_chaos", f"There is no node {strangers[0]!r}; there are {', '.join(sorted(names))}."
+        )
+    return Chaos(
+        frozenset(settings.drop_from),
+        frozenset(settings.drop_to),
+        settings.loss,
+        settings.duplication,
+        settings.delay_ms,
+        settings.jitter_ms,
+    )
+
+
+def chaos_json(chaos: Chaos) -> dict[str, object]:
+    return {
+        "drop_from": sorted(chaos.drop_from),
+        "drop_to": sorted(chaos.drop_to),
+        "loss": chaos.loss,
+        "duplication": chaos.duplication,
+        "delay_ms": chaos.delay_ms,
+        "jitter_ms": chaos.jitter_ms,
+    }
+
+
+# Responses
+
+RAW_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+_ERRORS = {
+    400: "Not understood; nothing was accepted",
+    404: "Not there",
+    405: "No such method here",
+    408: "The body came too slowly",
+    409: "The operation is impossible on the value that is there",
+    412: "The condition does not hold; nothing was changed",
+    413: "Too large",
+    422: "The Idempotency-Key was used for another write",
+    429: "Too much waits already",
+    503: "Not now",
+    504: "Not in time",
+}
+
+
+def _errors(*statuses: int) -> Responses:
+    return {status: {"model": Error, "description": _ERRORS[status]} for status in statuses}
+
+
+def write_responses() -> Responses:
+    return {
+        200: {"model": WriteAnswer, "description": "Green: its place is final"},
+        202: {"model": WriteAnswer, "description": "Accepted and durable here, not final yet: ask `Location`"},
+        **_errors(400, 405, 408, 409, 412, 413, 422, 429, 503, 504),
+    }
+
+
+def read_responses() -> Responses:
+    binary = {"*/*": {"schema": {"type": "string", "format": "binary"}}}
+    return {
+        200: {"content": binary, "description": "The value"},
+        304: {"description": "It is what If-None-Match names"},
+        **_errors(400, 404, 405, 503, 504),
+    }
+
+
+def fate_responses() -> Responses:
+    return {200: {"model": Fate, "description": "What became of it"}, **_errors(400, 404, 405)}
+
+
+def plain_responses(model: type[BaseModel], may_be_missing: bool = False) -> Responses:
+    errors = _errors(400, 404, 405, 413) if may_be_missing else _errors(400, 405)
+    return {200: {"model": model, "description": "As it is now"}, **errors}
+
+
+def ready_responses() -> Responses:
+    return {200: {"model": Ready, "description": "Yes"}, **_errors(400, 405, 503)}
+
+
+def body_of(model: type[BaseModel]) -> dict[str, Any]:
+    """A JSON body that the route takes apart itself."""
+    schema: Mapping[str, Any] = model.model_json_schema(ref_template="#/components/schemas/{model}")
+    content = {name: part for name, part in schema.items() if name != "$defs"}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": content}}}}
+
+
+def definitions(models: Iterable[type[BaseModel]]) -> dict[str, Any]:
+    """The schemas that `body_of` refers to."""
+    found: dict[str, Any] = {}
+    for model in models:
+        found.update(model.model_json_schema(ref_template="#/components/schemas/{model}").get("$defs", {}))
+    return found

@@ -1,0 +1,164 @@
+"""The HTTP server: uvicorn on the node's own event loop, with bounds on what a connection may take."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from api.kv import PREFIX, KeyValueApp
+from api.requests import Receive, Scope, Send
+from api.routes import make_app
+from kvstore.service import Service
+from transport.udp import Address
+
+log = logging.getLogger("corelkv")
+
+CONNECTIONS_MAX = 4_096
+HEADER_SECONDS = 10.0
+"""How long a client may take to send a request's headers."""
+IDLE_SECONDS = 75.0
+"""How long a connection may lie idle between requests, or before the first."""
+HEADER_BYTES_MAX = 65_536
+STOP_SECONDS = 5
+"""How long requests under way may go on when the node stops."""
+
+
+class ServerError(Exception):
+    """The server cannot start. The message says what to do."""
+
+
+class App:
+    """The whole API: the hot calls as plain ASGI, everything else by FastAPI."""
+
+    def __init__(self, service: Service, urls: Mapping[str, str], with_chaos: bool) -> None:
+        self._keys = KeyValueApp(service)
+        self.documented = make_app(service, urls, with_chaos)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["raw_path"].startswith(PREFIX):
+            await self._keys(scope, receive, send)
+        else:
+            await self.documented(scope, receive, send)  # type: ignore[arg-type]
+
+
+class PatientProtocol(HttpToolsProtocol):
+    """Cuts off clients that send headers too slowly, or too many of them."""
+
+    _deadline: asyncio.TimerHandle | None = None
+    _header_bytes = 0
+    _is_in_headers = True
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > CONNECTIONS_MAX:
+            self._refuse(503, "too_many_connections", "This node has too many connections. Try another node.")
+            return
+        self._expect(IDLE_SECONDS)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._expect(None)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_in_headers:
+            self._header_bytes += len(data)
+            if self._header_bytes > HEADER_BYTES_MAX and (self.cycle is None or self.cycle.response_complete):
+                self._refuse(431, "headers_too_large", f"Headers have at most {HEADER_BYTES_MAX:,} bytes.")
+                return
+        super().data_received(data)
+
+    def on_message_begin(self) -> None:
+        self._is_in_headers = True
+        self._expect(HEADER_SECONDS)
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._is_in_headers = False
+        self._header_bytes = 0
+        self._expect(None)
+        super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(400, "invalid_http", "This is not a request of HTTP/1.1. Nothing was accepted.")
+
+    def _expect(self, seconds: float | None) -> None:
+        """Something by then, or the connection is closed."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = None if seconds is None else self.loop.call_later(seconds, self._give_up)
+
+    def _give_up(self) -> None:
+        self._refuse(408, "headers_timeout", "The request did not arrive in time.")
+
+    def _refuse(self, status: int, code: str, message: str) -> None:
+        self._expect(None)
+        body = json.dumps({"error": code, "message": message}).encode()
+        head = f"HTTP/1.1 {status} {code}\r\ncontent-type: application/json\r\nconnection: close\r\n"
+        self.transport.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+        self.transport.close()
+
+
+class _Server(uvicorn.Server):
+    """Signals are the node's business."""
+
+    def install_signal_handlers(self) -> None:
+        pass
+
+    def capture_signals(self) -> Any:
+        from contextlib import nullcontext
+
+        return nullcontext()
+
+
+def listen(http: Address) -> socket.socket:
+    """The socket to serve on. Raises `ServerError`."""
+    host, port = http
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(1_024)
+    except OSError as error:
+        listener.close()
+        raise ServerError(
+            f"cannot serve HTTP on {host}:{port}: {error.strerror}. Choose another address with --http."
+        ) from None
+    return listener
+
+
+async def serve(
+    service: Service, listener: socket.socket, urls: Mapping[str, str], with_chaos: bool, stop: asyncio.Event
+) -> None:
+    """Answers requests until `stop` is set, and those under way after that."""
+    config = uvicorn.Config(
+        App(service, urls, with_chaos),
+        http=PatientProtocol,
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        log_config=None,
+        log_level="warning",
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=int(IDLE_SECONDS),
+        timeout_graceful_shutdown=STOP_SECONDS,
+    )
+    server = _Server(config)
+
+    async def end() -> None:
+        await stop.wait()
+        server.should_exit = True
+
+    ending = asyncio.create_task(end())
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        ending.cancel()
