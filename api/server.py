@@ -53,7 +53,7 @@ class PatientProtocol(HttpToolsProtocol):
 
     _deadline: asyncio.TimerHandle | None = None
     _header_bytes = 0
-    _is_in_headers = True
+    _is_in_headers = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -67,12 +67,11 @@ class PatientProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._is_in_headers:
-            self._header_bytes += len(data)
-            if self._header_bytes > HEADER_BYTES_MAX and (self.cycle is None or self.cycle.response_complete):
-                self._refuse(431, "headers_too_large", f"Headers have at most {HEADER_BYTES_MAX:,} bytes.")
-                return
         super().data_received(data)
+        if self._is_in_headers and not self.transport.is_closing():
+            self._header_bytes += len(data)
+            if self._header_bytes > HEADER_BYTES_MAX:
+                self._refuse(431, "headers_too_large", f"Headers have at most {HEADER_BYTES_MAX:,} bytes.")
 
     def on_message_begin(self) -> None:
         self._is_in_headers = True
