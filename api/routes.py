@@ -182,7 +182,7 @@ def _add_writes(app: FastAPI, service: Service) -> None:
         parameters(request.scope["query_string"], ("wait", "timeout_ms"))
         message_id, index = _parse_write_id(write_id)
         known = service.outcome(message_id, index)
-        if known is not None and known[0] is not Color.GREEN and wait is not None:
+        if wait is not None and (known is None or known[0] is not Color.GREEN):
             await service.green(message_id, timeout_ms)
             known = service.outcome(message_id, index)
         if known is None:

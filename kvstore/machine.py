@@ -152,6 +152,8 @@ class _Waiting:
     reply: Reply
     progress: _Progress = _Progress.HELD
     write_id: str = ""
+    entry: Entry | None = None
+    """Its message, once that is on this node's disk."""
 
 
 @dataclass(slots=True)
@@ -279,30 +281,32 @@ class Machine:
         elif waiting.progress is _Progress.SENT:
             self._answer(waiting, Failed(Trouble.UNDECIDED, waiting.write_id))
         elif waiting.progress is _Progress.LOGGED:
-            self._answer(waiting, Accepted(waiting.write_id, self._color_now()))
+            self._accept(waiting)
 
     def _answer(self, waiting: _Waiting, answer: Answer) -> None:
         if waiting.progress is not _Progress.ANSWERED:
             waiting.progress = _Progress.ANSWERED
             waiting.reply(answer)
 
-    def _color_now(self) -> Color:
-        """Of what is logged now."""
-        return Color.YELLOW if self._log.stage is Stage.PRIMARY else Color.RED
+    def _accept(self, waiting: _Waiting) -> None:
+        """It is on this node's disk: yellow if it was received in a primary component, and may be final
+        already."""
+        is_yellow = waiting.entry is not None and waiting.entry.primary
+        self._answer(waiting, Accepted(waiting.write_id, Color.YELLOW if is_yellow else Color.RED))
 
     # What the log reports
 
     def logged(self, logged: Logged) -> None:
         is_primary = self._log.stage is Stage.PRIMARY
-        color = self._color_now()
         for entry in logged.entries:
             if entry.id in self._ahead:
                 self._ahead.discard(entry.id)
                 for waiting in self._sent[entry.id]:
                     if waiting.progress is _Progress.SENT:
                         waiting.progress = _Progress.LOGGED
+                        waiting.entry = entry
                     if waiting.ack is Ack.RED or (waiting.ack is Ack.AUTO and not is_primary):
-                        self._answer(waiting, Accepted(waiting.write_id, color))
+                        self._accept(waiting)
         self.dispatch()
 
     def greened(self, greened: Greened) -> None:
@@ -335,7 +339,7 @@ class Machine:
         if stage is Stage.NON_PRIMARY:
             for waiting in chain.from_iterable(self._sent.values()):
                 if waiting.progress is _Progress.LOGGED and waiting.ack is Ack.AUTO:
-                    self._answer(waiting, Accepted(waiting.write_id, Color.RED))
+                    self._accept(waiting)
         if stage is not Stage.PRIMARY:
             self._readers = [*self._probed, *self._proven, *self._readers]
             self._probed, self._proven = [], deque()
