@@ -143,13 +143,12 @@ class KeyValueApp:
         patience_ms = timeout_ms(found)
         headers = headers_of(scope, _WRITE_HEADERS)
         held_against = conditions(key, headers.get(b"if-match"), headers.get(b"if-none-match"))
-        try:
-            operation = await _operation(method, key, headers, scope, receive)
-            write = Write((operation,), held_against, None, headers.get(b"idempotency-key"))
-        except InvalidWrite as error:
-            raise invalid(error) from None
+        operation = await _operation(method, key, headers, scope, receive)
+        write = Write((operation,), held_against, None, headers.get(b"idempotency-key"))
         try:
             return write_response(await self._service.write(write, ack, patience_ms))
+        except InvalidWrite as error:
+            raise invalid(error) from None
         except Overloaded:
             raise overloaded() from None
 

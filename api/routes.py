@@ -15,13 +15,14 @@ from starlette.exceptions import HTTPException
 from api import schemas
 from api.answers import Response, outcome_json, write_response
 from api.kv import Read
-from api.problems import Problem, overloaded, trouble
+from api.problems import Problem, invalid, overloaded, trouble
 from api.requests import TIMEOUT_MS, TIMEOUT_MS_MAX, body_of, choice, json_of, number, parameters
 from api.status import cluster_json, log_json, status_json
 from api.transactions import transaction_of
 from corel.corel import Stage
 from corel.messages import Color, MessageId
 from kvstore.machine import Ack, Overloaded, Trouble
+from kvstore.operations import InvalidWrite
 from kvstore.service import Service
 from transport.chaos import Chaos
 from transport.messages import SEQUENCE_MAX, Machine
@@ -167,6 +168,8 @@ def _add_writes(app: FastAPI, service: Service) -> None:
         write = transaction_of(body, idempotency_key)
         try:
             answer = await service.write(write, ack, timeout_ms)
+        except InvalidWrite as error:
+            raise invalid(error) from None
         except Overloaded:
             raise overloaded() from None
         return _starlette(write_response(answer, write))

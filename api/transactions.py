@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from api.problems import Problem, invalid
+from api.problems import Problem
 from api.requests import json_of, value_of, whole_number
 from kvstore.operations import (
     Append,
@@ -13,7 +13,6 @@ from kvstore.operations import (
     Exists,
     Get,
     Increment,
-    InvalidWrite,
     Operation,
     Put,
     RevisionIs,
@@ -26,15 +25,12 @@ from kvstore.operations import (
 def transaction_of(body: bytes, idempotency_key: str | None) -> Write:
     content = _fields(json_of(body), "A transaction", ("then",), ("if", "else"))
     otherwise = content.get("else")
-    try:
-        return Write(
-            _each(content["then"], "then", _operation),
-            _each(content.get("if", []), "if", _condition),
-            None if otherwise is None else _each(otherwise, "else", _operation),
-            idempotency_key,
-        )
-    except InvalidWrite as error:
-        raise invalid(error) from None
+    return Write(
+        _each(content["then"], "then", _operation),
+        _each(content.get("if", []), "if", _condition),
+        None if otherwise is None else _each(otherwise, "else", _operation),
+        idempotency_key,
+    )
 
 
 def _each(items: object, part: str, make: Callable[[object, str], object]) -> tuple:  # type: ignore[type-arg]

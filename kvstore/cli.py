@@ -1,96 +1,628 @@
-"""The `corelkv` command."""
+"""The `corelkv` command: nodes (`cluster`, `serve`), and a client of their API (everything else)."""
 
 from __future__ import annotations
 
 import argparse
+import base64
+import json
+import mimetypes
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
 from pathlib import Path
 from string import ascii_lowercase
+from typing import Any
+from urllib.parse import quote
 
-from kvstore.demo import DemoError, ServeOptions, run_cluster, serve
-from transport.incarnation import IncarnationError
-from transport.udp import BroadcastMode, Mode, MulticastMode, PeersMode, UdpError, parse_address
+from kvstore.client import ANSWER_SECONDS, Client, ClientError, Reply, Request, Unreachable, key_path
+from kvstore.supervisor import NODES, ClusterError, ClusterOptions, run_cluster
+
+DEFAULT_URL = "http://127.0.0.1:8001"
+_SHOWN_OPERATIONS_MAX = 4
+
+
+class Exit(IntEnum):
+    """Documented in `--help`, which is made of these."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_FINAL = 3
+    CONDITION_FAILED = 4
+    NOT_FOUND = 5
+    UNREACHABLE = 6
+    INTERRUPTED = 130
+
+
+_EXITS = {
+    Exit.OK: "done",
+    Exit.FAILED: "failed or refused; stderr says why",
+    Exit.USAGE: "wrong arguments or settings",
+    Exit.NOT_FINAL: "accepted and durable, but not final yet (red or yellow)",
+    Exit.CONDITION_FAILED: "the write's condition does not hold; nothing was changed",
+    Exit.NOT_FOUND: "no such key or write",
+    Exit.UNREACHABLE: "a node cannot be reached",
+    Exit.INTERRUPTED: "interrupted by Ctrl-C (cluster and serve end with 0: it is how they are stopped)",
+}
+
+_OF_STATUS = {202: Exit.NOT_FINAL, 412: Exit.CONDITION_FAILED, 404: Exit.NOT_FOUND}
+
+
+class UsageError(Exception):
+    """The arguments cannot be meant. The message says why."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    options = make_parser(with_settings=given[:1] == ["serve"]).parse_args(given)
     try:
-        if options.command == "cluster":
-            names = ascii_lowercase[: options.nodes]
-            return run_cluster(names, options.port, options.data, options.every_ms)
-        serve(_serve_options(options))
-        return 0
-    except (DemoError, IncarnationError, UdpError, ValueError) as error:
-        print(f"corelkv: {error}", file=sys.stderr)
-        return 1
+        return int(options.run(options))
+    except UsageError as error:
+        return _fail(error, Exit.USAGE)
+    except Unreachable as error:
+        return _fail(error, Exit.UNREACHABLE)
+    except (ClientError, ClusterError) as error:
+        return _fail(error, Exit.FAILED)
+    except BrokenPipeError:  # `corelkv log | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.FAILED
     except KeyboardInterrupt:
-        return 130
+        return Exit.INTERRUPTED
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="corelkv",
-        description="A replicated key-value store. So far: transport and membership, which the commands show.",
+def _fail(error: object, status: Exit) -> Exit:
+    sys.stdout.flush()
+    print(f"corelkv: {error}", file=sys.stderr)
+    return status
+
+
+# Arguments
+
+_DESCRIPTION = """\
+A replicated key-value store that keeps accepting writes on both sides of a network partition and always says what
+each write is worth: green (its place in the one order is final), yellow (about to be), or red (durable here, order
+still open; it merges when the network heals)."""
+
+_TOUR = """\
+a tour:
+  corelkv cluster                      # three nodes on this machine, until Ctrl-C; then, in another terminal:
+  corelkv put greeting hello           # green, applied at revision 1 (write a.1.2.0)
+  corelkv get greeting                 # hello
+  corelkv partition "a|b,c"            # cut node a off
+  corelkv put greeting ciao            # at a: red, accepted (exit status 3)
+  corelkv get greeting --read red      # ciao
+  corelkv heal                         # a's write takes its place in the order
+  corelkv status                       # what every node knows
+"""
+
+
+def make_parser(with_settings: bool = True) -> argparse.ArgumentParser:
+    """`with_settings` for `serve`, whose flags come from the node's code: clients start twice as fast without."""
+    parser = _Parser(prog="corelkv", description=_DESCRIPTION, epilog=f"{_TOUR}\n{_exit_help()}")
+    commands = parser.add_subparsers(
+        dest="command", required=True, title="commands", metavar="COMMAND", parser_class=_Parser
     )
-    commands = parser.add_subparsers(dest="command", required=True)
-    cluster = commands.add_parser("cluster", help="start nodes on this machine and show what each delivers")
-    cluster.add_argument("--nodes", type=_node_count, default=3, help="how many (default 3)")
-    cluster.add_argument("--port", type=int, default=7400, help="UDP broadcast port (default 7400)")
-    cluster.add_argument("--data", type=Path, help="directory for the nodes' files (default: a temporary one)")
-
-    one = commands.add_parser("serve", help="run one node")
-    one.add_argument("--node", required=True, help="this node's name")
-    one.add_argument("--roster", required=True, help="all nodes' names: a,b,c")
-    one.add_argument("--data", type=Path, required=True, help="directory for this node's files")
-    one.add_argument("--cluster", default="corelkv", help="clusters of different names ignore each other")
-    one.add_argument(
-        "--bootstrap",
-        action="store_true",
-        help="on the very first start of a new cluster: count incarnations from 1",
-    )
-    reach = one.add_mutually_exclusive_group()
-    reach.add_argument("--broadcast", default="127.255.255.255:7400", metavar="ADDRESS:PORT")
-    reach.add_argument("--multicast", metavar="GROUP:PORT")
-    reach.add_argument("--peers", metavar="HOST:PORT,...", help="all nodes' addresses, this node's (--bind) too")
-    one.add_argument("--bind", metavar="HOST:PORT", help="with --peers: where this node listens")
-    for command in (cluster, one):
-        command.add_argument("--every-ms", type=float, default=500.0, help="pause between messages (default 500)")
+    _add_cluster(commands)
+    _add_serve(commands, with_settings)
+    _add_keys(commands)
+    _add_inspection(commands)
+    _add_chaos(commands)
     return parser
 
 
-def _serve_options(options: argparse.Namespace) -> ServeOptions:
-    roster = tuple(options.roster.split(","))
-    if options.node not in roster:
-        raise ValueError(f"--node {options.node} is not in --roster {options.roster}")
-    if len(set(roster)) < len(roster):
-        raise ValueError(f"--roster needs distinct names, not {options.roster}")
-    return ServeOptions(
-        node=options.node,
-        roster=roster,
-        mode=_mode(options),
-        data=options.data,
-        cluster=options.cluster,
-        every_ms=options.every_ms,
-        is_new_cluster=options.bootstrap,
+class _Parser(argparse.ArgumentParser):
+    """Leaves examples as they are written, and takes no abbreviations: `--no-re` would change its meaning with the
+    next flag."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(formatter_class=_Formatter, allow_abbrev=False, **arguments)
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28, width=115)
+
+
+def _exit_help() -> str:
+    return "exit status:\n" + "\n".join(f"  {status.value:<4} {meaning}" for status, meaning in _EXITS.items())
+
+
+def _add(commands: Any, name: str, run: Callable[[argparse.Namespace], int], help: str, examples: str) -> Any:
+    text = "examples:\n" + "\n".join(f"  corelkv {name} {line}".rstrip() for line in examples.splitlines())
+    parser = commands.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.", epilog=text)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_cluster(commands: Any) -> None:
+    cluster = _add(
+        commands,
+        "cluster",
+        _cluster,
+        "start nodes on this machine, and watch them until Ctrl-C",
+        "\n--nodes 5\n--data ./data          # goes on there the next time\n--http-port 9001 --port 7500",
+    )
+    cluster.add_argument(
+        "--nodes", type=_node_count, metavar="N", help=f"how many (default: {NODES}, or as in --data)"
+    )
+    cluster.add_argument(
+        "--http-port", type=_port, default=8001, metavar="PORT", help="of the first node; the others follow (8001)"
+    )
+    cluster.add_argument("--port", type=_port, default=7400, help="UDP broadcast port of all (7400)")
+    cluster.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="directory for the nodes' files (default: a temporary one, removed)",
+    )
+    cluster.add_argument(
+        "--chaos",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="let `corelkv partition` cut the network (default: on)",
+    )
+    cluster.add_argument("--no-restart", action="store_true", help="do not start nodes again that die")
+    cluster.description += (
+        "\nThe nodes also take the settings of `corelkv serve` from the environment, like CORELKV_LOG_LEVEL=debug."
     )
 
 
-def _mode(options: argparse.Namespace) -> Mode:
-    if options.peers:
-        if not options.bind:
-            raise ValueError("--peers needs --bind: which of the addresses is this node's?")
-        peers = tuple(parse_address(peer) for peer in options.peers.split(","))
-        return PeersMode(parse_address(options.bind), peers)
-    if options.multicast:
-        return MulticastMode(parse_address(options.multicast))
-    return BroadcastMode(parse_address(options.broadcast))
+def _add_serve(commands: Any, with_settings: bool) -> None:
+    serve = _add(
+        commands,
+        "serve",
+        _serve,
+        "run one node",
+        "--node a --roster a,b,c --data ./a --bootstrap     # the first start of a new cluster\n"
+        "--config a.toml --log-format json\n"
+        "--node a --roster a,b --data ./a --peers 10.0.0.1:7400,10.0.0.2:7400 --bind 10.0.0.1:7400",
+    )
+    serve.description += (
+        "\nSettings come from defaults, then the file of --config, then the environment (CORELKV_NODE, ...), then"
+        "\nflags; docs/configuration.md has them all."
+    )
+    if with_settings:
+        from kvstore.settings import add_flags
+
+        add_flags(serve)
+
+
+def _add_keys(commands: Any) -> None:
+    put = _add(
+        commands,
+        "put",
+        _put,
+        "set the value of a key",
+        "greeting hello\nphoto --file cat.jpg\nlog/today -                        # the value is read from stdin\n"
+        "counter 2 --if-match 17            # only if the key is at revision 17\n"
+        "lock me --if-none-match '*'        # only if the key does not exist\n"
+        "greeting ciao --ack green          # or refused: never red",
+    )
+    put.add_argument("key")
+    put.add_argument("value", nargs="?", help="the value; - reads it from stdin")
+    put.add_argument("--file", type=Path, metavar="F", help="the value is this file's content")
+    put.add_argument("--content-type", metavar="TYPE", help="kept with the value (default: guessed)")
+    get = _add(
+        commands,
+        "get",
+        _get,
+        "write the value of a key to stdout, as it is",
+        "greeting\ngreeting --read linearizable\nphoto --output cat.jpg\ngreeting --json     # with its revision",
+    )
+    get.add_argument("key")
+    get.add_argument(
+        "--read",
+        choices=("green", "red", "linearizable"),
+        help="what is final here (default), with what is not final yet, or the latest that is final anywhere",
+    )
+    get.add_argument("--min-revision", type=_number, metavar="N", help="wait until the node has this revision")
+    get.add_argument("--output", type=Path, metavar="F", help="write the value to this file")
+    delete = _add(commands, "delete", _delete, "remove a key", "greeting\ngreeting --if-match 17")
+    delete.add_argument("key")
+    for parser in (put, delete):
+        parser.add_argument(
+            "--ack",
+            choices=("auto", "green", "red"),
+            help="what to wait for: green in a primary component, else red (auto, the default); green or nothing; "
+            "that it is durable at the node (red)",
+        )
+        parser.add_argument("--if-match", metavar="REVISION", help="only if the key is at this revision (or *)")
+        parser.add_argument("--if-none-match", metavar="*", help="only if the key does not exist")
+        parser.add_argument("--idempotency-key", metavar="TEXT", help="a write repeated with it applies once")
+    for parser in (put, get, delete):
+        _add_timeout(parser)
+        _add_client(parser)
+
+
+def _add_inspection(commands: Any) -> None:
+    status = _add(commands, "status", _status, "show every node: its state, view and lines", "\n--json")
+    log = _add(
+        commands, "log", _log, "show the messages of a node's log in their order", "\n--from 100 --limit 20"
+    )
+    log.add_argument("--from", dest="first", type=_number, metavar="N", help="position of the first (default 0)")
+    log.add_argument("--limit", type=_number, metavar="N", help="how many at most (default 100)")
+    write = _add(commands, "write", _write, "show what became of a write", "a.1.17.0\n--wait a.1.17.0")
+    write.add_argument("id", help="as `put` printed it")
+    write.add_argument("--wait", action="store_true", help="until it is green")
+    _add_timeout(write)
+    for parser in (status, log, write):
+        _add_client(parser)
+
+
+def _add_chaos(commands: Any) -> None:
+    partition = _add(
+        commands,
+        "partition",
+        _partition,
+        "cut the network between nodes (needs --chaos there)",
+        '"a,b|c"\n"a|b|c"',
+    )
+    partition.add_argument("sides", help="all nodes: , between those who hear each other, | between sides")
+    heal = _add(commands, "heal", _heal, "end all partitions and other disturbances", "")
+    for parser in (partition, heal):
+        _add_client(parser)
+
+
+def _add_timeout(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--timeout-ms", type=_number, metavar="N", help="how long the node may take (default 5000)"
+    )
+
+
+def _add_client(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--url",
+        action="append",
+        metavar="URL",
+        help="a node; repeated or comma-separated, the first that can be reached is asked "
+        f"(default: CORELKV_URL, or {DEFAULT_URL})",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def _number(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdigit() or not 0 < int(text) < 65_536:
+        raise argparse.ArgumentTypeError(f"a port is between 1 and 65535, not {text}")
+    return int(text)
 
 
 def _node_count(text: str) -> int:
     if not text.isdigit() or not 1 <= int(text) <= len(ascii_lowercase):
-        raise argparse.ArgumentTypeError("between 1 and 26")
+        raise argparse.ArgumentTypeError(f"between 1 and {len(ascii_lowercase)}, not {text}")
     return int(text)
+
+
+# Nodes
+
+
+def _cluster(options: argparse.Namespace) -> int:
+    return run_cluster(
+        ClusterOptions(
+            nodes=options.nodes,
+            http_port=options.http_port,
+            port=options.port,
+            data=options.data,
+            chaos=options.chaos,
+            restart=not options.no_restart,
+        )
+    )
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from kvstore.serve import ServeError, serve
+    from kvstore.settings import SettingsError, from_arguments
+
+    try:
+        serve(from_arguments(options, os.environ))
+    except SettingsError as error:
+        return _fail(error, Exit.USAGE)
+    except ServeError as error:
+        return _fail(error, Exit.FAILED)
+    return Exit.OK
+
+
+# Keys
+
+
+def _put(options: argparse.Namespace) -> int:
+    value, guessed = _value(options)
+    headers = {"Content-Type": options.content_type or guessed}
+    return _send_write(options, "PUT", headers, value)
+
+
+def _value(options: argparse.Namespace) -> tuple[bytes, str]:
+    """With its content type, as far as that can be guessed."""
+    if (options.value is None) == (options.file is None):
+        raise UsageError("put takes one value: as an argument, - for stdin, or --file")
+    if options.file is not None:
+        try:
+            value = options.file.read_bytes()
+        except OSError as error:
+            raise UsageError(f"cannot read {options.file}: {error.strerror}") from None
+        return value, mimetypes.guess_type(options.file.name)[0] or "application/octet-stream"
+    if options.value == "-":
+        return sys.stdin.buffer.read(), "application/octet-stream"
+    return os.fsencode(options.value), "text/plain; charset=utf-8"
+
+
+def _delete(options: argparse.Namespace) -> int:
+    return _send_write(options, "DELETE", {}, None)
+
+
+def _send_write(options: argparse.Namespace, method: str, headers: dict[str, str], body: bytes | None) -> int:
+    if options.if_match is not None:
+        headers["If-Match"] = _quoted(options.if_match)
+    if options.if_none_match is not None:
+        headers["If-None-Match"] = options.if_none_match
+    if options.idempotency_key is not None:
+        headers["Idempotency-Key"] = options.idempotency_key
+    query = _query(ack=options.ack, timeout_ms=options.timeout_ms)
+    reply = _client(options).send(
+        Request(method, key_path(options.key), query, headers, body, _answer_seconds(options))
+    )
+    return _report(options, reply, _fate)
+
+
+def _get(options: argparse.Namespace) -> int:
+    query = _query(read=options.read, min_revision=options.min_revision, timeout_ms=options.timeout_ms)
+    request = Request("GET", key_path(options.key), query, answer_seconds=_answer_seconds(options))
+    reply = _client(options).send(request)
+    if reply.status != 200:
+        return _report(options, reply, _fate)
+    if options.output is not None:
+        try:
+            options.output.write_bytes(reply.body)
+        except OSError as error:
+            return _fail(f"cannot write {options.output}: {error.strerror}", Exit.FAILED)
+    if options.json:
+        _print_json(_item(options.key, reply, with_value=options.output is None))
+    elif options.output is None:
+        sys.stdout.buffer.write(reply.body)
+        if sys.stdout.isatty() and not reply.body.endswith(b"\n"):
+            sys.stdout.buffer.write(b"\n")
+        sys.stdout.buffer.flush()
+    return Exit.OK
+
+
+def _item(key: str, reply: Reply, with_value: bool) -> dict[str, object]:
+    revision = reply.headers.get("corel-revision")
+    item: dict[str, object] = {
+        "key": key,
+        "revision": None if revision is None else int(revision),
+        "color": reply.headers.get("corel-color"),
+        "etag": reply.headers.get("etag"),
+        "content_type": reply.headers.get("content-type"),
+    }
+    if with_value:
+        try:
+            item["value"] = reply.body.decode()
+        except UnicodeDecodeError:
+            item["value"] = {"base64": base64.b64encode(reply.body).decode()}
+    return item
+
+
+# What there is to know
+
+
+def _write(options: argparse.Namespace) -> int:
+    query = _query(wait="green" if options.wait else None, timeout_ms=options.timeout_ms)
+    path = f"/v1/writes/{quote(options.id, safe='')}"
+    reply = _client(options).send(Request("GET", path, query, answer_seconds=_answer_seconds(options)))
+    status = _report(options, reply, _fate)
+    if status is not Exit.OK:
+        return status
+    outcome = reply.json().get("outcome")
+    return {"pending": Exit.NOT_FINAL, "rejected": Exit.CONDITION_FAILED}.get(outcome, Exit.OK)
+
+
+def _fate(content: Mapping[str, Any]) -> str:
+    """What became of a write, in a line; and what to do about it, if there is anything."""
+    color, outcome, write_id = content.get("color"), content.get("outcome"), content.get("id")
+    if outcome == "pending":
+        return f"{color}, accepted (write {write_id}); to wait until it is final: corelkv write --wait {write_id}"
+    if outcome == "rejected":
+        return f"{color}, rejected: {content.get('reason')} (write {write_id})"
+    what = f"duplicate of {content.get('duplicate_of')}" if outcome == "duplicate" else str(outcome)
+    where = f" at revision {content['revision']}" if content.get("revision") else ""
+    return f"{color}, {what}{where} (write {write_id})"
+
+
+def _log(options: argparse.Namespace) -> int:
+    reply = _client(options).send(
+        Request("GET", "/v1/log", {**_query(limit=options.limit), "from": str(options.first or 0)})
+    )
+    return _report(options, reply, _log_table)
+
+
+def _log_table(page: Mapping[str, Any]) -> str:
+    rows = [
+        (str(entry["position"]), entry["color"], entry["id"], _operations(entry["operations"]))
+        for entry in page["entries"]
+    ]
+    if not rows:
+        return f"there is nothing from position {page['next']} on"
+    table = _table(("position", "color", "message", "operations"), rows)
+    return f"{table}\n\nwhat follows: corelkv log --from {page['next']}"
+
+
+def _operations(operations: Sequence[Mapping[str, Any]]) -> str:
+    """`put greeting, delete x`; an operation is an object whose other keys than `write` say what it does."""
+    shown = []
+    for operation in operations[:_SHOWN_OPERATIONS_MAX]:
+        [(what, details)] = [item for item in operation.items() if item[0] != "write"]
+        shown.append(f"{what} {details.get('key', '') if isinstance(details, dict) else details}")
+    more = len(operations) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def _status(options: argparse.Namespace) -> int:
+    found = [_status_of(url) for url in _known_urls(_client(options))]
+    if options.json:
+        _print_json(found)
+    else:
+        header = ("node", "state", "view", "green", "yellow", "red", "revision", "url")
+        print(_table(header, [_status_row(status) for status in found]))
+    return Exit.OK if any("error" not in status for status in found) else Exit.UNREACHABLE
+
+
+def _known_urls(client: Client) -> list[tuple[str, str]]:
+    """Every node of the cluster with its URL (empty if nobody knows it)."""
+    return [(node["name"], node.get("url") or "") for node in _cluster_of(client)]
+
+
+def _status_of(node: tuple[str, str]) -> dict[str, Any]:
+    name, url = node
+    if not url:
+        return {"node": name, "url": None, "error": "its URL is not known: start nodes with --urls"}
+    try:
+        reply = Client([url]).send(Request("GET", "/v1/status", answer_seconds=5.0))
+        return (
+            {**reply.json(), "url": url}
+            if reply.is_success
+            else {"node": name, "url": url, "error": reply.message}
+        )
+    except (ClientError, Unreachable) as error:
+        return {"node": name, "url": url, "error": str(error)}
+
+
+def _status_row(status: Mapping[str, Any]) -> tuple[str, ...]:
+    url = status["url"] or "unknown (see --urls)"
+    if "error" in status:
+        return (status["node"], "unreachable", "", "", "", "", "", url)
+    green, yellow = status["green"], status["yellow"]
+    return (
+        status["node"],
+        status["state"].replace("_", " ") + ("" if status.get("voter", True) else ", no vote"),
+        ",".join(status["view"]["members"]),
+        *map(str, (green["line"], yellow["line"], status["red"], green["revision"])),
+        url,
+    )
+
+
+# Chaos
+
+
+def _partition(options: argparse.Namespace) -> int:
+    sides = [[name.strip() for name in side.split(",") if name.strip()] for side in options.sides.split("|")]
+    sides = [side for side in sides if side]
+    client = _client(options)
+    nodes = _cluster_of(client)
+    check_sides(sides, [node["name"] for node in nodes])
+    spoiled = {}
+    for side in sides:
+        others = [node["name"] for node in nodes if node["name"] not in side]
+        for name in side:
+            spoiled[name] = json.dumps({"drop_from": others, "drop_to": others}).encode()
+    requests = {
+        name: Request("PUT", "/v1/chaos", {}, {"Content-Type": "application/json"}, body)
+        for name, body in spoiled.items()
+    }
+    return _send_to_all(
+        options, nodes, requests, f"cut: {' | '.join(map(','.join, sides))}; corelkv heal mends it"
+    )
+
+
+def check_sides(sides: Sequence[Sequence[str]], names: Sequence[str]) -> None:
+    """Every node on one side."""
+    named = [name for side in sides for name in side]
+    if unknown := [name for name in named if name not in names]:
+        raise UsageError(f"there is no node {unknown[0]}; there are {', '.join(names)}")
+    if twice := [name for name in names if named.count(name) > 1]:
+        raise UsageError(f"{twice[0]} is named twice: a node is on one side")
+    if missing := [name for name in names if name not in named]:
+        raise UsageError(f"every node is on some side, and {', '.join(missing)} is not: add it")
+    if len(sides) < 2:
+        raise UsageError('a partition has at least two sides, like "a,b|c"')
+
+
+def _heal(options: argparse.Namespace) -> int:
+    nodes = _cluster_of(_client(options))
+    requests = {node["name"]: Request("DELETE", "/v1/chaos") for node in nodes}
+    return _send_to_all(options, nodes, requests, f"mended: {','.join(requests)}")
+
+
+def _send_to_all(
+    options: argparse.Namespace, nodes: Iterable[Mapping[str, Any]], requests: Mapping[str, Request], done: str
+) -> int:
+    """Goes on when one fails: the more nodes know of a cut or its end, the better."""
+    answers: dict[str, Any] = {}
+    status = Exit.OK
+    for node in nodes:
+        name = node["name"]
+        try:
+            if not node.get("url"):
+                raise Unreachable("its URL is not known: start nodes with --urls")
+            reply = Client([node["url"]]).send(requests[name])
+        except Unreachable as error:
+            answers[name] = {"error": "unreachable", "message": str(error)}
+            status = _fail(f"node {name}: {error}", Exit.UNREACHABLE)
+        else:
+            answers[name] = reply.json()
+            if not reply.is_success:
+                status = _fail(f"node {name}: {reply.message}", Exit.FAILED)
+    if options.json:
+        _print_json(answers)
+    elif status is Exit.OK:
+        print(done)
+    return status
+
+
+# Asking and showing
+
+
+def _client(options: argparse.Namespace) -> Client:
+    given = options.url or [os.environ.get("CORELKV_URL") or DEFAULT_URL]
+    return Client([url.strip() for text in given for url in text.split(",") if url.strip()])
+
+
+def _cluster_of(client: Client) -> list[dict[str, Any]]:
+    reply = client.send(Request("GET", "/v1/cluster"))
+    if not reply.is_success:
+        raise ClientError(reply.message)
+    return list(reply.json()["nodes"])
+
+
+def _query(**parameters: object) -> dict[str, str]:
+    return {name: str(value) for name, value in parameters.items() if value is not None}
+
+
+def _answer_seconds(options: argparse.Namespace) -> float:
+    return ANSWER_SECONDS if options.timeout_ms is None else options.timeout_ms / 1_000.0 + 10.0
+
+
+def _quoted(tag: str) -> str:
+    return tag if tag == "*" or tag.startswith('"') else f'"{tag}"'
+
+
+def _report(options: argparse.Namespace, reply: Reply, show: Callable[[Mapping[str, Any]], str]) -> Exit:
+    """Shows an answer of the API, whatever it says; returns what it means for a script."""
+    content = reply.json()
+    if options.json:
+        _print_json(content)
+    elif reply.is_success:
+        print(show(content))
+    else:
+        _fail(reply.message, Exit.FAILED)
+    return _OF_STATUS.get(reply.status, Exit.OK if reply.is_success else Exit.FAILED)
+
+
+def _print_json(content: object) -> None:
+    print(json.dumps(content, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False))
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    lines = (
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (header, *rows)
+    )
+    return "\n".join(line.rstrip() for line in lines)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from kvstore.operations import Write
 from kvstore.state import Applied, Item, Outcome, Remembered, apply
 from kvstore.write_codec import decode_batch, decode_write
 
-CHECKPOINT_ITEMS_MAX = 1_024
+CHECKPOINT_ITEMS_MAX = 2_048
 CHECKPOINT_BYTES_MAX = 4 * 1_048_576
 """One checkpoint takes so much at the most, and a message: while it is written, no message is logged."""
 
@@ -36,11 +36,13 @@ class Checkpoint:
     items: dict[str, Item | None] = field(default_factory=dict)
     fates: dict[MessageId, Fate] = field(default_factory=dict)
     memories: dict[str, Remembered] = field(default_factory=dict)
+    outcomes: int = 0
+    """In all fates together."""
     bytes_about: int = 0
 
     @property
     def is_full(self) -> bool:
-        size = len(self.items) + len(self.fates)
+        size = len(self.items) + self.outcomes + len(self.memories)
         return size >= CHECKPOINT_ITEMS_MAX or self.bytes_about >= CHECKPOINT_BYTES_MAX
 
 
@@ -93,14 +95,15 @@ class GreenState:
 
     def apply(self, message_id: MessageId, body: bytes) -> list[Applied]:
         """The next message of the log: what each of its writes did."""
+        batch = [(data, decode_write(data)) for data in decode_batch(body)]
         checkpoint = self._growing()
         applied: list[Applied] = []
-        for index, data in enumerate(decode_batch(body)):
-            write = decode_write(data)
+        for index, (data, write) in enumerate(batch):
             done = apply(self, write, data, write_id(message_id, index), self.line, self.revision + 1)
             applied.append(done)
             self._absorb(write, done, checkpoint)
         checkpoint.fates[message_id] = Fate(self.line, tuple([one.outcome for one in applied]))
+        checkpoint.outcomes += len(applied)
         self.line += 1
         checkpoint.line, checkpoint.revision = self.line, self.revision
         return applied

@@ -1,6 +1,7 @@
-"""What clients ask for: typed, checked when it is made, and independent of any state.
+"""What clients ask for: typed, and independent of any state.
 
-A write is one request. It has one place in the order, and all of it happens there or nothing."""
+A write is one request. It has one place in the order, and all of it happens there or nothing. `check` says whether
+a write may be accepted; what is in the log was, and is not judged again by limits that may have changed since."""
 
 from __future__ import annotations
 
@@ -11,9 +12,8 @@ KEY_BYTES_MAX = 480
 VALUE_BYTES_MAX = 1_048_576
 CONTENT_TYPE_CHARACTERS_MAX = 255
 IDEMPOTENCY_KEY_CHARACTERS_MAX = 255
+WRITE_ID_CHARACTERS_MAX = 255
 TXN_OPERATIONS_MAX = 10_000
-TXN_BYTES_MAX = 1_048_576
-"""Of all keys and values in it together: a write must fit a message of the log."""
 NUMBER_MAX = 2**63 - 1
 """Counters and revisions are signed 64-bit numbers."""
 
@@ -26,47 +26,16 @@ class InvalidWrite(ValueError):
         self.code = code
 
 
-def check_key(key: str) -> None:
-    if not key:
-        raise InvalidWrite("empty_key", "A key has at least one character.")
-    try:
-        size = len(key.encode())
-    except UnicodeEncodeError:
-        raise InvalidWrite("invalid_key", "A key is valid UTF-8, which this is not.") from None
-    if size > KEY_BYTES_MAX:
-        raise InvalidWrite("key_too_large", f"A key has at most {KEY_BYTES_MAX} bytes of UTF-8; this has {size}.")
-
-
-def check_value(value: bytes) -> None:
-    if len(value) > VALUE_BYTES_MAX:
-        raise InvalidWrite(
-            "value_too_large", f"A value has at most {VALUE_BYTES_MAX:,} bytes; this has {len(value):,}."
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class Put:
     key: str
     value: bytes
     content_type: str = "application/octet-stream"
 
-    def __post_init__(self) -> None:
-        check_key(self.key)
-        check_value(self.value)
-        if len(self.content_type) > CONTENT_TYPE_CHARACTERS_MAX:
-            raise InvalidWrite(
-                "content_type_too_long", f"A content type has at most {CONTENT_TYPE_CHARACTERS_MAX} characters."
-            )
-        if not (self.content_type and self.content_type.isascii() and self.content_type.isprintable()):
-            raise InvalidWrite("invalid_content_type", "A content type is printable ASCII, such as text/plain.")
-
 
 @dataclass(frozen=True, slots=True)
 class Delete:
     key: str
-
-    def __post_init__(self) -> None:
-        check_key(self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +45,6 @@ class Increment:
     key: str
     by: int
 
-    def __post_init__(self) -> None:
-        check_key(self.key)
-        if not -NUMBER_MAX <= self.by <= NUMBER_MAX:
-            raise InvalidWrite("number_too_large", "Counters are signed 64-bit numbers.")
-
 
 @dataclass(frozen=True, slots=True)
 class Append:
@@ -89,19 +53,12 @@ class Append:
     key: str
     value: bytes
 
-    def __post_init__(self) -> None:
-        check_key(self.key)
-        check_value(self.value)
-
 
 @dataclass(frozen=True, slots=True)
 class Get:
     """In a transaction only: what is there at its place in the order, after the operations before."""
 
     key: str
-
-    def __post_init__(self) -> None:
-        check_key(self.key)
 
 
 Operation: TypeAlias = Put | Delete | Increment | Append | Get
@@ -114,11 +71,6 @@ class RevisionIs:
     key: str
     revision: int
 
-    def __post_init__(self) -> None:
-        check_key(self.key)
-        if not 0 <= self.revision <= NUMBER_MAX:
-            raise InvalidWrite("invalid_revision", "A revision is a number from 0 on.")
-
 
 @dataclass(frozen=True, slots=True)
 class WrittenBy:
@@ -127,27 +79,17 @@ class WrittenBy:
     key: str
     write_id: str
 
-    def __post_init__(self) -> None:
-        check_key(self.key)
-
 
 @dataclass(frozen=True, slots=True)
 class Exists:
     key: str
     is_there: bool
 
-    def __post_init__(self) -> None:
-        check_key(self.key)
-
 
 @dataclass(frozen=True, slots=True)
 class ValueIs:
     key: str
     value: bytes
-
-    def __post_init__(self) -> None:
-        check_key(self.key)
-        check_value(self.value)
 
 
 Condition: TypeAlias = RevisionIs | WrittenBy | Exists | ValueIs
@@ -162,33 +104,75 @@ class Write:
     otherwise: tuple[Operation, ...] | None = None
     idempotency_key: str | None = None
 
-    def __post_init__(self) -> None:
-        parts = len(self.then) + len(self.conditions) + len(self.otherwise or ())
-        if parts > TXN_OPERATIONS_MAX:
-            raise InvalidWrite(
-                "txn_too_large",
-                f"A transaction has at most {TXN_OPERATIONS_MAX:,} operations and conditions; this has {parts:,}. "
-                "Send several.",
-            )
-        if self.idempotency_key is not None and not (
-            1 <= len(self.idempotency_key) <= IDEMPOTENCY_KEY_CHARACTERS_MAX
-        ):
-            raise InvalidWrite(
-                "invalid_idempotency_key",
-                f"An Idempotency-Key has 1 to {IDEMPOTENCY_KEY_CHARACTERS_MAX} characters.",
-            )
-        if parts > 1:
-            size = sum(map(_bytes_of, (*self.then, *self.conditions, *(self.otherwise or ()))))
-            if size > TXN_BYTES_MAX + KEY_BYTES_MAX:
-                raise InvalidWrite(
-                    "txn_too_large",
-                    f"A transaction's keys and values have at most {TXN_BYTES_MAX:,} bytes together; these have "
-                    f"{size:,}. Send several.",
-                )
+
+# What may be accepted
 
 
-def _bytes_of(part: Operation | Condition) -> int:
-    size = len(part.key.encode())
+def check(write: Write) -> None:
+    """Raises `InvalidWrite`."""
+    parts = len(write.then) + len(write.conditions) + len(write.otherwise or ())
+    if parts > TXN_OPERATIONS_MAX:
+        raise InvalidWrite(
+            "txn_too_large",
+            f"A transaction has at most {TXN_OPERATIONS_MAX:,} operations and conditions; this has {parts:,}. "
+            "Send several.",
+        )
+    for part in (*write.then, *write.conditions, *(write.otherwise or ())):
+        check_key(part.key)
+        _check_content(part)
+    key = write.idempotency_key
+    if key is not None and not (1 <= len(key) <= IDEMPOTENCY_KEY_CHARACTERS_MAX and _is_text(key)):
+        raise InvalidWrite(
+            "invalid_idempotency_key",
+            f"An Idempotency-Key has 1 to {IDEMPOTENCY_KEY_CHARACTERS_MAX} characters.",
+        )
+
+
+def check_key(key: str) -> None:
+    if not key:
+        raise InvalidWrite("empty_key", "A key has at least one character.")
+    if not _is_text(key):
+        raise InvalidWrite("invalid_key", "A key is valid UTF-8, which this is not.")
+    if len(key) > KEY_BYTES_MAX // 4 and (size := len(key.encode())) > KEY_BYTES_MAX:
+        raise InvalidWrite("key_too_large", f"A key has at most {KEY_BYTES_MAX} bytes of UTF-8; this has {size}.")
+
+
+def _check_content(part: Operation | Condition) -> None:
     if isinstance(part, (Put, Append, ValueIs)):
-        size += len(part.value)
-    return size
+        if len(part.value) > VALUE_BYTES_MAX:
+            raise InvalidWrite(
+                "value_too_large",
+                f"A value has at most {VALUE_BYTES_MAX:,} bytes; this has {len(part.value):,}.",
+            )
+        if isinstance(part, Put):
+            _check_content_type(part.content_type)
+    elif isinstance(part, Increment):
+        if not -NUMBER_MAX <= part.by <= NUMBER_MAX:
+            raise InvalidWrite("number_too_large", "Counters are signed 64-bit numbers.")
+    elif isinstance(part, RevisionIs):
+        if not 0 <= part.revision <= NUMBER_MAX:
+            raise InvalidWrite("invalid_revision", "A revision is a number from 0 on.")
+    elif isinstance(part, WrittenBy) and not (
+        1 <= len(part.write_id) <= WRITE_ID_CHARACTERS_MAX and _is_text(part.write_id)
+    ):
+        raise InvalidWrite("invalid_write_id", "A write id is what a write was answered with, such as a.1.17.0.")
+
+
+def _check_content_type(content_type: str) -> None:
+    if len(content_type) > CONTENT_TYPE_CHARACTERS_MAX:
+        raise InvalidWrite(
+            "content_type_too_long", f"A content type has at most {CONTENT_TYPE_CHARACTERS_MAX} characters."
+        )
+    if not (content_type and content_type.isascii() and content_type.isprintable()):
+        raise InvalidWrite("invalid_content_type", "A content type is printable ASCII, such as text/plain.")
+
+
+def _is_text(text: str) -> bool:
+    """Whether it can be said in UTF-8: half of a surrogate pair cannot."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -23,7 +23,7 @@ from kvstore.operations import Write
 from kvstore.participant import Participant, ParticipantConfig
 from kvstore.state import Item, Outcome
 from kvstore.tree import LmdbTree
-from kvstore.write_codec import encode_write
+from kvstore.write_codec import BATCH_OVERHEAD_BYTES, WRITE_BYTES_MAX, WRITE_OVERHEAD_BYTES, encode_write
 from kvstore.writer import Extra
 from transport.effects import Journal
 from transport.messages import Machine as Member
@@ -40,6 +40,7 @@ class Service:
     """Use it on the event loop that runs it."""
 
     def __init__(self, config: ServiceConfig, on_failed: Callable[[Exception], None] = lambda error: None) -> None:
+        _check_bounds(config)
         self.config = config
         self._loop = asyncio.get_running_loop()
         self._machine: Machine | None = None
@@ -72,12 +73,13 @@ class Service:
     # What clients ask
 
     async def write(self, write: Write, ack: Ack, timeout_ms: float) -> Answer:
-        """Raises `Overloaded`."""
+        """Raises `InvalidWrite` or `Overloaded`."""
+        data = encode_write(write)
         machine = self._machine
         if machine is None or self.participant.trouble is not None:
             return Failed(Trouble.AWAY)
         answer: asyncio.Future[Answer] = self._loop.create_future()
-        machine.write(encode_write(write), ack, self._now() + timeout_ms, _resolve(answer))
+        machine.write(data, ack, self._now() + timeout_ms, _resolve(answer))
         self._dispatch_soon()
         return await answer
 
@@ -246,6 +248,16 @@ class Service:
         ask(_resolve(answer))
         self._sleep()
         return await answer
+
+
+def _check_bounds(config: ServiceConfig) -> None:
+    body_bytes_max = config.participant.corel.body_bytes_max
+    needed = WRITE_BYTES_MAX + WRITE_OVERHEAD_BYTES + BATCH_OVERHEAD_BYTES
+    if body_bytes_max < max(needed, config.store.batch_bytes_max):
+        raise ValueError(
+            f"log.body_bytes_max is {body_bytes_max:,}: a message of the log must take the largest write, "
+            f"{needed:,} bytes, and store.batch_bytes_max, {config.store.batch_bytes_max:,}"
+        )
 
 
 def _resolve(future: asyncio.Future[Any]) -> Callable[[Any], None]:

@@ -203,12 +203,17 @@ def _after(operation: Operation, before: Item | None, write_id: str, revision: i
     if isinstance(operation, Delete):
         return None
     if isinstance(operation, Append):
+        if before is not None and not operation.value:
+            return before
         value = (before.value if before is not None else b"") + operation.value
         if len(value) > VALUE_BYTES_MAX:
             raise _Rejected(Why.VALUE_TOO_LARGE, operation.key)
         return Item(value, before.content_type if before is not None else TEXT, revision, write_id)
     assert isinstance(operation, Increment)
-    number = (_number(before.value, operation.key) if before is not None else 0) + operation.by
+    number = _number(before.value, operation.key) if before is not None else 0
+    if before is not None and not operation.by:
+        return before
+    number += operation.by
     if abs(number) > NUMBER_MAX:
         raise _Rejected(Why.OUT_OF_RANGE, operation.key)
     content_type = before.content_type if before is not None else TEXT
@@ -217,6 +222,6 @@ def _after(operation: Operation, before: Item | None, write_id: str, revision: i
 
 def _number(value: bytes, key: str) -> int:
     digits = value[1:] if value[:1] == b"-" else value
-    if not digits.isdigit() or len(digits) > len(str(NUMBER_MAX)):
+    if not digits.isdigit() or len(digits) > len(str(NUMBER_MAX)) or int(digits) > NUMBER_MAX:
         raise _Rejected(Why.NOT_A_NUMBER, key)
     return int(value)

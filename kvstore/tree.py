@@ -82,12 +82,13 @@ class LmdbTree:
             name = _memory_key(idempotency_key)
             transaction.put(name, pack([*memory[:3], str(memory.verdict), memory.revision]), db=self._memories)
             transaction.put(memory.position.to_bytes(8, "big") + name, b"", db=self._ages)
-        self._forget(transaction, checkpoint.line - IDEMPOTENCY_POSITIONS - 1)
+        at_once = max(_FORGOTTEN_AT_ONCE, 2 * len(checkpoint.memories))  # more than come, so none pile up
+        self._forget(transaction, checkpoint.line - IDEMPOTENCY_POSITIONS - 1, at_once)
         transaction.put(_LINE, pack([checkpoint.line, checkpoint.revision]), db=self._state)
 
-    def _forget(self, transaction: Any, before: int) -> None:
+    def _forget(self, transaction: Any, before: int, at_once: int) -> None:
         with transaction.cursor(db=self._ages) as cursor:
-            for _ in range(_FORGOTTEN_AT_ONCE):
+            for _ in range(at_once):
                 if not cursor.first() or int.from_bytes(cursor.key()[:8], "big") >= before:
                     return
                 age, key = cursor.key()[:8], cursor.key()[8:]

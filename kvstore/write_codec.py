@@ -20,18 +20,23 @@ from kvstore.operations import (
     Exists,
     Get,
     Increment,
+    InvalidWrite,
     Operation,
     Put,
     RevisionIs,
     ValueIs,
     Write,
     WrittenBy,
+    check,
 )
 
 FORMAT = 1
 BATCH_OVERHEAD_BYTES = 16
 WRITE_OVERHEAD_BYTES = 5
 """What a write takes in a body besides its own bytes."""
+WRITE_BYTES_MAX = 1_113_000
+"""The largest value, with the largest of everything else in a write of one operation, fits; so does a write a
+message of the log (`CorelConfig.body_bytes_max`)."""
 
 _PUT, _DELETE, _INCREMENT, _APPEND, _GET = range(5)
 _REVISION_IS, _WRITTEN_BY, _EXISTS, _VALUE_IS = range(4)
@@ -42,6 +47,8 @@ class WriteError(ValueError):
 
 
 def encode_write(write: Write) -> bytes:
+    """Raises `InvalidWrite` if it may not be accepted, or is too large for a message."""
+    check(write)
     otherwise = None if write.otherwise is None else [_operation_to_list(one) for one in write.otherwise]
     packed: bytes = msgpack.packb(
         [
@@ -51,12 +58,20 @@ def encode_write(write: Write) -> bytes:
             write.idempotency_key,
         ]
     )
+    if len(packed) > WRITE_BYTES_MAX:
+        raise InvalidWrite(
+            "txn_too_large",
+            f"A write takes at most {WRITE_BYTES_MAX:,} bytes, with all its keys and values; this takes "
+            f"{len(packed):,}. Send several.",
+        )
     return packed
 
 
 def decode_write(data: bytes) -> Write:
     try:
         then, conditions, otherwise, idempotency_key = msgpack.unpackb(data)
+        if not (idempotency_key is None or type(idempotency_key) is str):
+            raise TypeError("an idempotency key is a text")
         return Write(
             tuple(map(_operation, then)),
             tuple(map(_condition, conditions)),
@@ -74,13 +89,17 @@ def encode_batch(writes: Sequence[bytes]) -> bytes:
 
 def decode_batch(body: bytes) -> list[bytes]:
     try:
-        form, *writes = msgpack.unpackb(body, max_array_len=len(body))
+        batch = msgpack.unpackb(body, max_array_len=len(body))
+        if type(batch) is not list:
+            raise TypeError("it is not a list")
+        form, *writes = batch
     except (ValueError, TypeError) as error:
         raise WriteError(f"not a batch of writes: {error}") from None
-    if form != FORMAT:
-        raise WriteError(f"a batch of format {form}; we know {FORMAT}")
-    made: list[bytes] = writes
-    return made
+    if type(form) is not int or form != FORMAT:
+        raise WriteError(f"a batch of format {form!r:.100}; we know {FORMAT}")
+    if any(type(write) is not bytes for write in writes):
+        raise WriteError("a batch holds something that is not a write")
+    return list(writes)
 
 
 def _operation_to_list(operation: Operation) -> list[object]:
@@ -95,11 +114,20 @@ def _operation_to_list(operation: Operation) -> list[object]:
     return [_GET, operation.key]
 
 
-_OPERATIONS: dict[int, type[Any]] = {_PUT: Put, _DELETE: Delete, _INCREMENT: Increment, _APPEND: Append, _GET: Get}
+_OPERATIONS: dict[int, tuple[type[Any], list[type]]] = {
+    _PUT: (Put, [int, str, bytes, str]),
+    _DELETE: (Delete, [int, str]),
+    _INCREMENT: (Increment, [int, str, int]),
+    _APPEND: (Append, [int, str, bytes]),
+    _GET: (Get, [int, str]),
+}
 
 
 def _operation(item: Any) -> Operation:
-    made: Operation = _OPERATIONS[item[0]](*item[1:])
+    make, types = _OPERATIONS[item[0]]
+    if [type(part) for part in item] != types:
+        raise TypeError(f"{make.__name__} of {item!r:.100}")
+    made: Operation = make(*item[1:])
     return made
 
 
@@ -113,14 +141,17 @@ def _condition_to_list(condition: Condition) -> list[object]:
     return [_VALUE_IS, condition.key, condition.value]
 
 
-_CONDITIONS: dict[int, type[Any]] = {
-    _REVISION_IS: RevisionIs,
-    _WRITTEN_BY: WrittenBy,
-    _EXISTS: Exists,
-    _VALUE_IS: ValueIs,
+_CONDITIONS: dict[int, tuple[type[Any], list[type]]] = {
+    _REVISION_IS: (RevisionIs, [int, str, int]),
+    _WRITTEN_BY: (WrittenBy, [int, str, str]),
+    _EXISTS: (Exists, [int, str, bool]),
+    _VALUE_IS: (ValueIs, [int, str, bytes]),
 }
 
 
 def _condition(item: Any) -> Condition:
-    made: Condition = _CONDITIONS[item[0]](*item[1:])
+    make, types = _CONDITIONS[item[0]]
+    if [type(part) for part in item] != types:
+        raise TypeError(f"{make.__name__} of {item!r:.100}")
+    made: Condition = make(*item[1:])
     return made
