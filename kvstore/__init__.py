@@ -1,1 +1,1 @@
-"""The node: wiring of the layers, configuration and the `corelkv` command. The store itself is not built yet."""
+"""The key-value store: its state machine, the node that hosts all layers, settings, and the `corelkv` command."""

@@ -8,6 +8,7 @@ import json
 import mimetypes
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
@@ -19,6 +20,8 @@ from kvstore.client import ANSWER_SECONDS, Client, ClientError, Reply, Request, 
 from kvstore.supervisor import NODES, ClusterError, ClusterOptions, run_cluster
 
 DEFAULT_URL = "http://127.0.0.1:8001"
+NOTICE_SECONDS = 10.0
+"""How long `partition` and `heal` wait for the nodes to notice."""
 _SHOWN_OPERATIONS_MAX = 4
 
 
@@ -261,6 +264,7 @@ def _add_chaos(commands: Any) -> None:
     partition.add_argument("sides", help="all nodes: , between those who hear each other, | between sides")
     heal = _add(commands, "heal", _heal, "end all partitions and other disturbances", "")
     for parser in (partition, heal):
+        parser.add_argument("--no-wait", action="store_true", help="do not wait until the nodes have noticed")
         _add_client(parser)
 
 
@@ -524,9 +528,7 @@ def _partition(options: argparse.Namespace) -> int:
         name: Request("PUT", "/v1/chaos", {}, {"Content-Type": "application/json"}, body)
         for name, body in spoiled.items()
     }
-    return _send_to_all(
-        options, nodes, requests, f"cut: {' | '.join(map(','.join, sides))}; corelkv heal mends it"
-    )
+    return _spoil(options, nodes, requests, sides)
 
 
 def check_sides(sides: Sequence[Sequence[str]], names: Sequence[str]) -> None:
@@ -545,12 +547,44 @@ def check_sides(sides: Sequence[Sequence[str]], names: Sequence[str]) -> None:
 def _heal(options: argparse.Namespace) -> int:
     nodes = _cluster_of(_client(options))
     requests = {node["name"]: Request("DELETE", "/v1/chaos") for node in nodes}
-    return _send_to_all(options, nodes, requests, f"mended: {','.join(requests)}")
+    return _spoil(options, nodes, requests, [[node["name"] for node in nodes]])
+
+
+def _spoil(
+    options: argparse.Namespace,
+    nodes: Sequence[Mapping[str, Any]],
+    requests: Mapping[str, Request],
+    sides: Sequence[Sequence[str]],
+) -> int:
+    """Cuts or mends, and waits until the nodes have noticed."""
+    done = f"cut: {' | '.join(map(','.join, sides))}" if len(sides) > 1 else f"mended: {','.join(sides[0])}"
+    status = _send_to_all(options, nodes, requests)
+    if status is not Exit.OK or options.json or options.no_wait:
+        return status
+    end = time.monotonic() + NOTICE_SECONDS
+    while not _have_noticed(nodes, sides):
+        if time.monotonic() > end:
+            print(f"{done}; not every node has noticed yet: see corelkv status")
+            return Exit.OK
+        time.sleep(0.1)
+    print(f"{done}; every node has noticed")
+    return Exit.OK
+
+
+def _have_noticed(nodes: Sequence[Mapping[str, Any]], sides: Sequence[Sequence[str]]) -> bool:
+    for node in nodes:
+        status = _status_of((node["name"], node["url"]))
+        [side] = [side for side in sides if node["name"] in side]
+        if "error" in status or sorted(status["view"]["members"]) != sorted(side):
+            return False
+        if status["state"] not in ("primary", "non_primary"):
+            return False
+    return True
 
 
 def _send_to_all(
-    options: argparse.Namespace, nodes: Iterable[Mapping[str, Any]], requests: Mapping[str, Request], done: str
-) -> int:
+    options: argparse.Namespace, nodes: Iterable[Mapping[str, Any]], requests: Mapping[str, Request]
+) -> Exit:
     """Goes on when one fails: the more nodes know of a cut or its end, the better."""
     answers: dict[str, Any] = {}
     status = Exit.OK
@@ -569,8 +603,6 @@ def _send_to_all(
                 status = _fail(f"node {name}: {reply.message}", Exit.FAILED)
     if options.json:
         _print_json(answers)
-    elif status is Exit.OK:
-        print(done)
     return status
 
 

@@ -5,6 +5,7 @@ Everything runs on one event loop; writes that arrive in one turn of it leave in
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ from kvstore.write_codec import BATCH_OVERHEAD_BYTES, WRITE_BYTES_MAX, WRITE_OVE
 from kvstore.writer import Extra
 from transport.effects import Journal
 from transport.messages import Machine as Member
+
+log = logging.getLogger("corelkv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +171,12 @@ class Service:
             self._machine.proven(number)
 
     def _on_journaled(self, entry: Journal) -> None:
-        if entry.event is Event.STATE and self._machine is not None:
+        if entry.event is not Event.STATE:
+            return
+        if entry.details["stage"] in (Stage.PRIMARY, Stage.NON_PRIMARY):
+            members = ", ".join(member.name for member in self.log.view.members)
+            log.info("%s with %s", str(entry.details["stage"]).replace("_", " "), members)
+        if self._machine is not None:
             self._machine.stage_changed()
 
     def _on_disk_failed(self, error: StoreError) -> None:

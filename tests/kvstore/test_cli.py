@@ -241,14 +241,14 @@ def three() -> Iterator[dict[str, Node]]:
 
 
 def test_partition_cuts_every_node_from_the_other_sides(three: dict[str, Node]) -> None:
-    assert main(["partition", "a, b|c", "--url", three["b"].url]) == 0
+    assert main(["partition", "a, b|c", "--no-wait", "--url", three["b"].url]) == 0
     told = {name: json.loads(node.asked[-1][3]) for name, node in three.items()}
     assert told == {
         "a": {"drop_from": ["c"], "drop_to": ["c"]},
         "b": {"drop_from": ["c"], "drop_to": ["c"]},
         "c": {"drop_from": ["a", "b"], "drop_to": ["a", "b"]},
     }
-    assert main(["heal", "--url", three["b"].url]) == 0
+    assert main(["heal", "--no-wait", "--url", three["b"].url]) == 0
     assert [node.asked[-1][:2] for node in three.values()] == [("DELETE", "/v1/chaos")] * 3
 
 
