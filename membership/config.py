@@ -43,7 +43,8 @@ class MembershipConfig:
     """A member whose heartbeats have named another view for so long, while no change is pending here, has left."""
 
     alpha_ms: float = 60.0
-    """α: how long to collect join attempts before committing. Longer merges more components at once."""
+    """α: how long to collect join attempts before committing. Longer merges more components at once. Shorter than
+    a round trip of the network, attempts miss each other, and merging takes many of them."""
 
     foreign_stable_ms: float = 200.0
     """How long everybody here and everybody there must have heard each other before we attempt to join. Shorter

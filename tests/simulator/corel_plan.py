@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from corel.config import CorelConfig
@@ -62,7 +62,7 @@ class CorelPlan:
 
 def draw_corel_plan(seed: int, nodes_min: int, nodes_max: int) -> CorelPlan:
     random = Random(f"corel {seed}")
-    below = draw_membership_plan(seed, nodes_min, nodes_max)
+    below = _with_time_to_meet(draw_membership_plan(seed, nodes_min, nodes_max))
     weights = dict.fromkeys(below.nodes, 1)
     if random.random() < 0.2:
         weights[random.choice(below.nodes)] = random.choice((0, 2, 3))
@@ -92,6 +92,15 @@ def draw_corel_plan(seed: int, nodes_min: int, nodes_max: int) -> CorelPlan:
         disk_faults=_draw_disk_faults(random, below, roster),
         phase_faults=_draw_phase_faults(random, below.nodes),
     )
+
+
+def _with_time_to_meet(below: MembershipPlan) -> MembershipPlan:
+    """Where attempts to join take longer to be answered than they are collected for, nine machines by themselves may
+    need twenty seconds to become one: the membership's own plans have that; here it only takes time."""
+    round_trip_ms = 2.0 * (below.weather.delay_ms + below.weather.jitter_ms)
+    if below.membership.alpha_ms >= round_trip_ms:
+        return below
+    return replace(below, membership=replace(below.membership, alpha_ms=2.0 * round_trip_ms))
 
 
 def _draw_disk_faults(random: Random, below: MembershipPlan, roster: Roster) -> tuple[DiskFault, ...]:
