@@ -95,8 +95,8 @@ def draw_corel_plan(seed: int, nodes_min: int, nodes_max: int) -> CorelPlan:
 
 
 def _with_time_to_meet(below: MembershipPlan) -> MembershipPlan:
-    """Where attempts to join take longer to be answered than they are collected for, nine machines by themselves may
-    need twenty seconds to become one: the membership's own plans have that; here it only takes time."""
+    """Where attempts to join take longer to be answered than they are collected for, nine machines by themselves
+    may need twenty seconds to become one: the membership's own plans have that; here it only takes time."""
     round_trip_ms = 2.0 * (below.weather.delay_ms + below.weather.jitter_ms)
     if below.membership.alpha_ms >= round_trip_ms:
         return below
