@@ -19,6 +19,7 @@ from api.problems import Problem, invalid, overloaded, trouble
 from api.requests import (
     Gone,
     Receive,
+    Room,
     Scope,
     Send,
     body_of,
@@ -66,8 +67,9 @@ class Read(StrEnum):
 class KeyValueApp:
     """An ASGI application for paths below `PREFIX`."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, room: Room) -> None:
         self._service = service
+        self._room = room
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope["method"]
@@ -143,7 +145,7 @@ class KeyValueApp:
         patience_ms = timeout_ms(found)
         headers = headers_of(scope, _WRITE_HEADERS)
         held_against = conditions(key, headers.get(b"if-match"), headers.get(b"if-none-match"))
-        operation = await _operation(method, key, headers, scope, receive)
+        operation = await self._operation(method, key, headers, scope, receive)
         write = Write((operation,), held_against, None, headers.get(b"idempotency-key"))
         try:
             return write_response(await self._service.write(write, ack, patience_ms))
@@ -152,17 +154,16 @@ class KeyValueApp:
         except Overloaded:
             raise overloaded() from None
 
-
-async def _operation(
-    method: str, key: str, headers: Mapping[bytes, str], scope: Scope, receive: Receive
-) -> Operation:
-    if method == "PUT":
-        value = await body_of(scope, receive, VALUE_BYTES_MAX)
-        return Put(key, value, headers.get(b"content-type", "application/octet-stream"))
-    if method == "DELETE":
-        await body_of(scope, receive, VALUE_BYTES_MAX)
-        return Delete(key)
-    return change_of(key, await body_of(scope, receive, PATCH_BYTES_MAX))
+    async def _operation(
+        self, method: str, key: str, headers: Mapping[bytes, str], scope: Scope, receive: Receive
+    ) -> Operation:
+        if method == "PUT":
+            value = await body_of(scope, receive, VALUE_BYTES_MAX, self._room)
+            return Put(key, value, headers.get(b"content-type", "application/octet-stream"))
+        if method == "DELETE":
+            await body_of(scope, receive, VALUE_BYTES_MAX, self._room)
+            return Delete(key)
+        return change_of(key, await body_of(scope, receive, PATCH_BYTES_MAX, self._room))
 
 
 def change_of(key: str, body: bytes) -> Operation:

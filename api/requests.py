@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote_plus, unquote_to_bytes
 
-from api.problems import Problem, invalid
+from api.problems import Problem, invalid, overloaded
 from kvstore.operations import (
     NUMBER_MAX,
     Condition,
@@ -31,6 +31,8 @@ TIMEOUT_MS = 5_000
 TIMEOUT_MS_MAX = 600_000
 BODY_SECONDS = 30.0
 """How long a client may take to send a body. Slower ones are cut off: each holds memory."""
+BODIES_BYTES_MAX = 128 * 1_048_576
+"""All bodies that are still coming, together."""
 
 _STRAY_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _TAG = re.compile(r'"([^"]*)"')
@@ -160,7 +162,22 @@ def _tag_condition(key: str, tag: str) -> Condition:
     return WrittenBy(key, text)
 
 
-async def body_of(scope: Scope, receive: Receive, bytes_max: int) -> bytes:
+class Room:
+    """What all bodies that are still coming may take together: thousands of clients may send large ones slowly."""
+
+    def __init__(self, bytes_max: int = BODIES_BYTES_MAX) -> None:
+        self._free = bytes_max
+
+    def take(self, size: int) -> None:
+        if size > self._free:
+            raise overloaded()
+        self._free -= size
+
+    def give_back(self, size: int) -> None:
+        self._free += size
+
+
+async def body_of(scope: Scope, receive: Receive, bytes_max: int, room: Room) -> bytes:
     """The whole body, if it is not too large and comes in time."""
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit() and int(value) > bytes_max:
@@ -175,7 +192,7 @@ async def body_of(scope: Scope, receive: Receive, bytes_max: int) -> bytes:
         return body
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            return await _rest_of_body([body], receive, bytes_max)
+            return await _rest_of_body(body, receive, bytes_max, room)
     except TimeoutError:
         raise Problem(
             408,
@@ -185,18 +202,27 @@ async def body_of(scope: Scope, receive: Receive, bytes_max: int) -> bytes:
         ) from None
 
 
-async def _rest_of_body(parts: list[bytes], receive: Receive, bytes_max: int) -> bytes:
-    size = len(parts[0])
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise Gone
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > bytes_max:
-            raise _too_large(bytes_max, size)
-        if not message.get("more_body", False):
-            return b"".join(parts)
+async def _rest_of_body(first: bytes, receive: Receive, bytes_max: int, room: Room) -> bytes:
+    parts = [first]
+    size = taken = 0
+    try:
+        while True:
+            size += len(parts[-1])
+            if size > bytes_max:
+                raise _too_large(bytes_max, size)
+            room.take(len(parts[-1]))
+            taken = size
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Gone
+            parts.append(message.get("body", b""))
+            if not message.get("more_body", False):
+                break
+    finally:
+        room.give_back(taken)
+    if size + len(parts[-1]) > bytes_max:
+        raise _too_large(bytes_max, size + len(parts[-1]))
+    return b"".join(parts)
 
 
 def _too_large(bytes_max: int, size: int) -> Problem:

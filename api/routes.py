@@ -16,7 +16,7 @@ from api import schemas
 from api.answers import Response, outcome_json, write_response
 from api.kv import Read
 from api.problems import Problem, invalid, overloaded, trouble
-from api.requests import TIMEOUT_MS, TIMEOUT_MS_MAX, body_of, choice, json_of, number, parameters
+from api.requests import TIMEOUT_MS, TIMEOUT_MS_MAX, Room, body_of, choice, json_of, number, parameters
 from api.status import cluster_json, log_json, status_json
 from api.transactions import transaction_of
 from corel.corel import Stage
@@ -54,14 +54,14 @@ _IdempotencyKey = Annotated[
 _Key = Annotated[str, Path(description="Up to 480 bytes of UTF-8, percent-encoded; may contain `/`", min_length=1)]
 
 
-def make_app(service: Service, urls: Mapping[str, str], with_chaos: bool) -> FastAPI:
+def make_app(service: Service, room: Room, urls: Mapping[str, str], with_chaos: bool) -> FastAPI:
     app = FastAPI(title="corelkv", version="0.1.0", description=_DESCRIPTION, redoc_url=None)
     _handle_errors(app)
     _describe_keys(app)
-    _add_writes(app, service)
+    _add_writes(app, service, room)
     _add_status(app, service, urls)
     _add_probes(app, service)
-    _add_chaos(app, service, with_chaos)
+    _add_chaos(app, service, room, with_chaos)
     document = app.openapi()
     document["components"]["schemas"].update(schemas.definitions((schemas.Txn, schemas.ChaosSettings)))
     return app
@@ -147,7 +147,7 @@ def _describe_keys(app: FastAPI) -> None:
         """The same without the value."""
 
 
-def _add_writes(app: FastAPI, service: Service) -> None:
+def _add_writes(app: FastAPI, service: Service, room: Room) -> None:
     @app.post(
         "/v1/txn",
         response_model=None,
@@ -164,7 +164,7 @@ def _add_writes(app: FastAPI, service: Service) -> None:
         """Several operations at one place in the order: all of them, or, if a condition fails, those of `else`. A
         failed condition without an `else` is a 412."""
         parameters(request.scope["query_string"], ("ack", "timeout_ms"))
-        body = await body_of(request.scope, request.receive, TXN_BODY_BYTES_MAX)
+        body = await body_of(request.scope, request.receive, TXN_BODY_BYTES_MAX, room)
         write = transaction_of(body, idempotency_key)
         try:
             answer = await service.write(write, ack, timeout_ms)
@@ -258,7 +258,7 @@ def _add_probes(app: FastAPI, service: Service) -> None:
         return f"corelkv node {service.me.name}\n\n  /docs  the API\n  /v1/status  this node\n"
 
 
-def _add_chaos(app: FastAPI, service: Service, with_chaos: bool) -> None:
+def _add_chaos(app: FastAPI, service: Service, room: Room, with_chaos: bool) -> None:
     responses = schemas.plain_responses(schemas.ChaosSettings, may_be_missing=True)
 
     @app.put(
@@ -271,7 +271,7 @@ def _add_chaos(app: FastAPI, service: Service, with_chaos: bool) -> None:
     async def spoil(request: Request) -> dict[str, Any]:
         """Makes the network of this node worse, to see what happens: only with `--chaos`."""
         parameters(request.scope["query_string"], ())
-        body = json_of(await body_of(request.scope, request.receive, 65_536))
+        body = json_of(await body_of(request.scope, request.receive, 65_536, room))
         _channel_of(service, with_chaos).chaos = chaos = schemas.chaos_of(body, service.log.roster.weights)
         return schemas.chaos_json(chaos)
 

@@ -13,7 +13,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from api.kv import PREFIX, KeyValueApp
-from api.requests import Receive, Scope, Send
+from api.requests import Receive, Room, Scope, Send
 from api.routes import make_app
 from kvstore.service import Service
 from transport.udp import Address
@@ -38,8 +38,9 @@ class App:
     """The whole API: the hot calls as plain ASGI, everything else by FastAPI."""
 
     def __init__(self, service: Service, urls: Mapping[str, str], with_chaos: bool) -> None:
-        self._keys = KeyValueApp(service)
-        self.documented = make_app(service, urls, with_chaos)
+        room = Room()
+        self._keys = KeyValueApp(service, room)
+        self.documented = make_app(service, room, urls, with_chaos)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["raw_path"].startswith(PREFIX):

@@ -120,7 +120,11 @@ class Participant:
         directory = self._journal_directory
         journal = None if directory is None else JournalWriter(directory, config.node)
         node = Node(node_config, self._upward, journal)
-        self._on_started(node)
+        try:
+            self._on_started(node)
+        except BaseException:
+            node.close()
+            raise
         return node
 
     def _on_disk_failed(self, error: StoreError) -> None:
