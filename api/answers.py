@@ -99,6 +99,8 @@ def _done(answer: Done, txn: Write | None) -> Response:
         content = {"error": str(outcome.why or Why.CONDITION_FAILED), "message": _why(outcome), **content}
     elif txn is not None:
         content["succeeded"] = outcome.branch
+        if outcome.verdict is Verdict.DUPLICATE:
+            return json_response(status, content, headers)  # what it saw then is not remembered
         operations = txn.then if outcome.branch else txn.otherwise or ()
         content["results"] = [
             None if item is None else item_json(operation.key, item)

@@ -17,7 +17,6 @@ from api.answers import (
 )
 from api.problems import Problem, invalid, overloaded, trouble
 from api.requests import (
-    Gone,
     Receive,
     Room,
     Scope,
@@ -28,6 +27,7 @@ from api.requests import (
     headers_of,
     json_of,
     key_of,
+    matches,
     number,
     parameters,
     timeout_ms,
@@ -35,7 +35,7 @@ from api.requests import (
     whole_number,
 )
 from corel.messages import Color
-from kvstore.machine import Ack, Overloaded
+from kvstore.machine import Ack, Overloaded, Trouble
 from kvstore.operations import (
     NUMBER_MAX,
     VALUE_BYTES_MAX,
@@ -74,6 +74,8 @@ class KeyValueApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope["method"]
         try:
+            if not scope["raw_path"].startswith(PREFIX):
+                raise Problem(404, "no_such_path", "Only the key may be percent-encoded: write /v1/kv/ as it is.")
             key = key_of(scope["raw_path"][len(PREFIX) :])
             if method in ("GET", "HEAD"):
                 response = await self._read(key, scope)
@@ -88,8 +90,6 @@ class KeyValueApp:
                 )
         except Problem as problem:
             response = problem_response(problem)
-        except Gone:
-            return
         await response.send(send, with_body=method != "HEAD")
 
     # Reading
@@ -114,18 +114,25 @@ class KeyValueApp:
                 {"Corel-Color": str(color)},
             )
         for name, value in scope["headers"]:
-            if name == b"if-none-match" and value.decode("latin-1") in (etag(item), "*"):
+            if name == b"if-none-match" and matches(value.decode("latin-1"), etag(item)):
                 return not_modified(item, color)
         return value_response(item, color)
 
     async def _wait_for(self, level: Read, found: Mapping[str, str]) -> None:
+        try:
+            await self._wait(level, found)
+        except Overloaded:
+            raise overloaded() from None
+
+    async def _wait(self, level: Read, found: Mapping[str, str]) -> None:
         patience_ms = timeout_ms(found)
         if level is Read.LINEARIZABLE:
             failed = await self._service.linearizable(patience_ms)
             if failed is not None:
                 raise trouble(failed)
         least = number(found, "min_revision", 0, 0, NUMBER_MAX)
-        if least and await self._service.revision(least, patience_ms) is not None:
+        failed = await self._service.revision(least, patience_ms) if least else None
+        if failed is Trouble.TIMEOUT:
             at = self._service.machine.green.revision
             raise Problem(
                 504,
@@ -135,6 +142,8 @@ class KeyValueApp:
                 {"revision": at},
                 {"Retry-After": "1"},
             )
+        if failed is not None:
+            raise trouble(failed)
 
     # Writing
 

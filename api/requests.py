@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 from base64 import b64decode
@@ -29,8 +30,10 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 TIMEOUT_MS = 5_000
 TIMEOUT_MS_MAX = 600_000
-BODY_SECONDS = 30.0
-"""How long a client may take to send a body. Slower ones are cut off: each holds memory."""
+DRAINED_BYTES_MAX = 8 * 1_048_576
+"""A body that is too large is read to its end if it is not larger than this: a client that is still sending would
+not hear why it is refused."""
+DRAIN_SECONDS = 1.0
 BODIES_BYTES_MAX = 128 * 1_048_576
 """All bodies that are still coming, together."""
 
@@ -123,6 +126,11 @@ def headers_of(scope: Scope, names: Iterable[bytes]) -> dict[bytes, str]:
     return found
 
 
+def matches(tags: str, tag: str) -> bool:
+    """Whether an If-None-Match names this ETag (or any)."""
+    return tags.strip() == "*" or tag in [part.strip().removeprefix("W/") for part in tags.split(",")]
+
+
 def conditions(key: str, if_match: str | None, if_none_match: str | None) -> tuple[Condition, ...]:
     """Of a write."""
     if if_match is not None and if_none_match is not None:
@@ -178,28 +186,31 @@ class Room:
 
 
 async def body_of(scope: Scope, receive: Receive, bytes_max: int, room: Room) -> bytes:
-    """The whole body, if it is not too large and comes in time."""
+    """The whole body, if it is not too large. The server sees to it that it comes in time."""
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit() and int(value) > bytes_max:
+            await _drain(receive, int(value))
             raise _too_large(bytes_max, int(value))
     message = await receive()
     if message["type"] == "http.disconnect":
         raise Gone
     body: bytes = message.get("body", b"")
-    if not message.get("more_body", False):
-        if len(body) > bytes_max:
-            raise _too_large(bytes_max, len(body))
-        return body
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            return await _rest_of_body(body, receive, bytes_max, room)
-    except TimeoutError:
-        raise Problem(
-            408,
-            "body_timeout",
-            f"The body did not arrive within {BODY_SECONDS:.0f} s. Nothing was accepted.",
-            headers={"Connection": "close"},
-        ) from None
+    if message.get("more_body", False):
+        return await _rest_of_body(body, receive, bytes_max, room)
+    if len(body) > bytes_max:
+        raise _too_large(bytes_max, len(body))
+    return body
+
+
+async def _drain(receive: Receive, size: int) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DRAIN_SECONDS):
+            while size <= DRAINED_BYTES_MAX:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Gone
+                if not message.get("more_body", False):
+                    return
 
 
 async def _rest_of_body(first: bytes, receive: Receive, bytes_max: int, room: Room) -> bytes:
@@ -242,6 +253,8 @@ def json_of(body: bytes) -> object:
 
 
 def whole_number(value: object, what: str) -> int:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         raise Problem(400, "invalid_number", f"{what} is a whole number.")
     return value

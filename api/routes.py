@@ -16,7 +16,7 @@ from api import schemas
 from api.answers import Response, outcome_json, write_response
 from api.kv import Read
 from api.problems import Problem, invalid, overloaded, trouble
-from api.requests import TIMEOUT_MS, TIMEOUT_MS_MAX, Room, body_of, choice, json_of, number, parameters
+from api.requests import TIMEOUT_MS, TIMEOUT_MS_MAX, Room, body_of, choice, headers_of, json_of, number, parameters
 from api.status import cluster_json, log_json, status_json
 from api.transactions import transaction_of
 from corel.corel import Stage
@@ -42,7 +42,7 @@ _AckQuery = Annotated[
 ]
 _TimeoutQuery = Annotated[int, Query(ge=0, le=TIMEOUT_MS_MAX, description="How long to wait, in ms")]
 _IfMatch = Annotated[
-    str | None, Header(alias="If-Match", pattern=r'^(\*|"[^"]*")$', description='An ETag, `"17"`, or `*`')
+    str | None, Header(alias="If-Match", pattern=schemas.IF_MATCH, description='An ETag, `"17"`, or `*`')
 ]
 _IfNoneMatch = Annotated[
     str | None, Header(alias="If-None-Match", pattern=r"^\*$", description="`*`: only if the key does not exist")
@@ -62,8 +62,7 @@ def make_app(service: Service, room: Room, urls: Mapping[str, str], with_chaos: 
     _add_status(app, service, urls)
     _add_probes(app, service)
     _add_chaos(app, service, room, with_chaos)
-    document = app.openapi()
-    document["components"]["schemas"].update(schemas.definitions((schemas.Txn, schemas.ChaosSettings)))
+    schemas.complete(app.openapi(), service.log.roster.weights)
     return app
 
 
@@ -164,6 +163,10 @@ def _add_writes(app: FastAPI, service: Service, room: Room) -> None:
         """Several operations at one place in the order: all of them, or, if a condition fails, those of `else`. A
         failed condition without an `else` is a 412."""
         parameters(request.scope["query_string"], ("ack", "timeout_ms"))
+        if headers_of(request.scope, (b"if-match", b"if-none-match", b"idempotency-key")).keys() - {
+            b"idempotency-key"
+        }:
+            raise Problem(400, "invalid_header", "A transaction has its conditions in `if`, not in headers.")
         body = await body_of(request.scope, request.receive, TXN_BODY_BYTES_MAX, room)
         write = transaction_of(body, idempotency_key)
         try:
@@ -186,7 +189,10 @@ def _add_writes(app: FastAPI, service: Service, room: Room) -> None:
         message_id, index = _parse_write_id(write_id)
         known = service.outcome(message_id, index)
         if wait is not None and (known is None or known[0] is not Color.GREEN):
-            await service.green(message_id, timeout_ms)
+            try:
+                await service.green(message_id, timeout_ms)
+            except Overloaded:
+                raise overloaded() from None
             known = service.outcome(message_id, index)
         if known is None:
             raise Problem(

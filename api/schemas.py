@@ -47,7 +47,7 @@ class Fate(WriteAnswer):
 
 
 class Base64(_Strict):
-    base64: str
+    base64: Annotated[str, Field(pattern=r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$")]
 
 
 class Increment(_Strict):
@@ -123,7 +123,10 @@ class ValueCondition(_Strict):
 
 class IdCondition(_Strict):
     key: _Key
-    id: Annotated[str, Field(description="The write that the value comes from: the ETag of a red read")]
+    id: Annotated[
+        str,
+        Field(min_length=1, max_length=255, description="The write that the value comes from: a red read's ETag"),
+    ]
 
 
 Condition: TypeAlias = RevisionCondition | ExistsCondition | ValueCondition | IdCondition
@@ -246,6 +249,11 @@ def chaos_json(chaos: Chaos) -> dict[str, object]:
 
 # Responses
 
+IF_MATCH = r'^(\*|"([1-9][0-9]{0,17}|[!#-~]*[!#-/:-~][!#-~]*)")$'
+"""Any value, a revision, or the id of a write."""
+
+WRITE_ID = r"^[A-Za-z0-9_-]+(\.[0-9]{1,15}){3}$"
+
 RAW_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -315,3 +323,21 @@ def definitions(models: Iterable[type[BaseModel]]) -> dict[str, Any]:
     for model in models:
         found.update(model.model_json_schema(ref_template="#/components/schemas/{model}").get("$defs", {}))
     return found
+
+
+def complete(document: dict[str, Any], roster: Iterable[str]) -> None:
+    """What FastAPI does not know: schemas of bodies that routes take apart themselves; that a header is there or
+    not, never null; which nodes there are."""
+    document["components"]["schemas"].update(definitions((Txn, ChaosSettings)))
+    for path in document["paths"].values():
+        for operation in path.values():
+            for parameter in operation.get("parameters", ()):
+                schema = parameter["schema"]
+                kinds = [kind for kind in schema.pop("anyOf", ()) if kind != {"type": "null"}]
+                for kind in kinds:
+                    schema.update(kind)
+                if parameter["name"] == "write_id":
+                    schema["pattern"] = WRITE_ID
+    chaos = document["paths"]["/v1/chaos"]["put"]["requestBody"]["content"]["application/json"]["schema"]
+    for field in ("drop_from", "drop_to"):
+        chaos["properties"][field]["items"] = {"enum": sorted(roster)}

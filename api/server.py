@@ -7,14 +7,18 @@ import json
 import logging
 import socket
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from api.kv import PREFIX, KeyValueApp
-from api.requests import Receive, Room, Scope, Send
+from api.answers import problem_response
+from api.kv import KeyValueApp
+from api.problems import trouble
+from api.requests import Gone, Receive, Room, Scope, Send
 from api.routes import make_app
+from kvstore.machine import Trouble
 from kvstore.service import Service
 from transport.udp import Address
 
@@ -25,9 +29,14 @@ HEADER_SECONDS = 10.0
 """How long a client may take to send a request's headers."""
 IDLE_SECONDS = 75.0
 """How long a connection may lie idle between requests, or before the first."""
+BODY_SECONDS = 30.0
+"""How long a client may take to send a body."""
 HEADER_BYTES_MAX = 65_536
 STOP_SECONDS = 5
 """How long requests under way may go on when the node stops."""
+ANSWER_SECONDS = 3.0
+"""Those who still wait then are told that they wait for nothing."""
+HUNG_UP = "hung_up"
 
 
 class ServerError(Exception):
@@ -43,18 +52,25 @@ class App:
         self.documented = make_app(service, room, urls, with_chaos)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["raw_path"].startswith(PREFIX):
-            await self._keys(scope, receive, send)
-        else:
-            await self.documented(scope, receive, send)  # type: ignore[arg-type]
+        is_key = scope["type"] == "http" and scope["path"].startswith("/v1/kv/")
+        app = self._keys if is_key else self.documented
+        try:
+            await app(scope, receive, send)  # type: ignore[arg-type]
+        except Gone:
+            pass  # there is nobody to answer
+        except asyncio.CancelledError:
+            if not scope["state"].get(HUNG_UP):  # the node stops, and this waited for too long
+                await problem_response(trouble(Trouble.AWAY)).send(send)
 
 
 class PatientProtocol(HttpToolsProtocol):
-    """Cuts off clients that send headers too slowly, or too many of them."""
+    """Cuts off clients that send too slowly or too much, and stops waiting for those who have hung up."""
 
     _deadline: asyncio.TimerHandle | None = None
-    _header_bytes = 0
+    _is_in_message = False
     _is_in_headers = False
+    _header_bytes = 0
+    _task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -65,28 +81,60 @@ class PatientProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._expect(None)
+        if self._task is not None and not self._task.done() and self.cycle is not None:
+            self.cycle.scope["state"][HUNG_UP] = True
+            self._task.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        was_in_headers = self._is_in_headers
         super().data_received(data)
-        if self._is_in_headers and not self.transport.is_closing():
+        if self.transport.is_closing():
+            return
+        if not self._is_in_message:
+            self._expect(None)
+            return
+        if self._is_in_headers:
             self._header_bytes += len(data)
-            if self._header_bytes > HEADER_BYTES_MAX:
-                self._refuse(431, "headers_too_large", f"Headers have at most {HEADER_BYTES_MAX:,} bytes.")
+        if self._header_bytes > HEADER_BYTES_MAX:
+            self._refuse(431, "headers_too_large", f"Headers have at most {HEADER_BYTES_MAX:,} bytes.")
+        elif self._is_in_headers:
+            if not was_in_headers:
+                self._expect(HEADER_SECONDS)
+        elif was_in_headers or self._deadline is None:
+            self._expect(BODY_SECONDS)
 
     def on_message_begin(self) -> None:
-        self._is_in_headers = True
-        self._expect(HEADER_SECONDS)
+        self._is_in_message = self._is_in_headers = True
         super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._is_in_headers:
+            super().on_header(name, value)
+        else:  # what comes after the body nobody reads
+            self._header_bytes += len(name) + len(value)
 
     def on_headers_complete(self) -> None:
         self._is_in_headers = False
         self._header_bytes = 0
-        self._expect(None)
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._is_in_message = False
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._is_in_message and self._deadline is None:  # answered before all of it was here
+            self._expect(BODY_SECONDS)
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(400, "invalid_http", "This is not a request of HTTP/1.1. Nothing was accepted.")
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._task = self.loop.create_task(cycle.run_asgi(app))
+        self._task.add_done_callback(self.tasks.discard)
+        self.tasks.add(self._task)
 
     def _expect(self, seconds: float | None) -> None:
         """Something by then, or the connection is closed."""
@@ -95,7 +143,17 @@ class PatientProtocol(HttpToolsProtocol):
         self._deadline = None if seconds is None else self.loop.call_later(seconds, self._give_up)
 
     def _give_up(self) -> None:
-        self._refuse(408, "headers_timeout", "The request did not arrive in time.")
+        if self.transport.is_closing():
+            return
+        if self.cycle is not None and self._is_in_message and not self._is_in_headers:
+            if self.cycle.response_started:
+                self.transport.close()
+            else:
+                self._refuse(408, "body_timeout", "The body did not arrive in time. Nothing was accepted.")
+        elif self._is_in_headers:
+            self._refuse(408, "headers_timeout", "The request did not arrive in time.")
+        else:
+            self.transport.close()  # nothing was asked
 
     def _refuse(self, status: int, code: str, message: str) -> None:
         self._expect(None)
@@ -108,12 +166,7 @@ class PatientProtocol(HttpToolsProtocol):
 class _Server(uvicorn.Server):
     """Signals are the node's business."""
 
-    def install_signal_handlers(self) -> None:
-        pass
-
     def capture_signals(self) -> Any:
-        from contextlib import nullcontext
-
         return nullcontext()
 
 
@@ -156,6 +209,8 @@ async def serve(
     async def end() -> None:
         await stop.wait()
         server.should_exit = True
+        await asyncio.sleep(ANSWER_SECONDS)
+        service.leave()
 
     ending = asyncio.create_task(end())
     try:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import chain
 from typing import Protocol, TypeAlias
 
@@ -33,6 +33,8 @@ _NEVER = float("inf")
 _AT_ONCE = float("-inf")
 _REPLAY_AT_ONCE = 256
 _AGAIN_MS = 20.0
+_PRUNE_FROM = 64
+"""Fewer who were told already are not worth a search."""
 
 
 class Ack(StrEnum):
@@ -114,6 +116,9 @@ class StoreConfig:
     apply_writes_max: int = 1_024
     """Writes applied before the network gets its turn."""
 
+    waiters_max: int = 16_384
+    """Readers and others who wait for a revision, a write or a linearizable read. More are refused."""
+
     checkpoint_ms: float = 1_000.0
     """How long a change may wait to reach the tree on disk. A start replays what has not."""
 
@@ -160,12 +165,10 @@ class _Waiting:
 class _Reader:
     """A linearizable read."""
 
-    deadline: Milliseconds
-    ready: Ready
+    once: _Once
     after: MessageId | None = None
     """The last message of the queue when it began: once this is green and applied, the read may go on."""
     line: int = 0
-    is_answered: bool = False
 
 
 class Machine:
@@ -188,6 +191,8 @@ class Machine:
         self._backlog: deque[Entry] = deque()
         """Green, and not applied."""
         self._held: deque[_Waiting] = deque()
+        """Those who gave up are among them until their turn comes."""
+        self._held_count = 0
         self._held_bytes = 0
         self._sent: dict[MessageId, list[_Waiting]] = {}
         """Own messages that are not green, with those who wait for them."""
@@ -200,13 +205,15 @@ class Machine:
         self._proven: deque[_Reader] = deque()
         """They wait for messages to become green."""
         self._probe_number = 0
-        self._followers: dict[MessageId, list[Ready]] = {}
+        self._followers: dict[MessageId, list[_Once]] = {}
         """They wait for this message to be green."""
-        self._revisions: list[tuple[int, int, Ready]] = []
+        self._revisions: list[tuple[int, int, _Once]] = []
         """They wait for this revision: a heap."""
         self._patience: list[tuple[Milliseconds, int, Callable[[], None]]] = []
         """Who gives up when: a heap."""
         self._count = 0
+        self._waiters = 0
+        """Readers, followers and those who wait for a revision that have not been told."""
         self._checkpoint_due: Milliseconds = _NEVER
         self._replay()
 
@@ -224,11 +231,11 @@ class Machine:
     def write(self, data: bytes, ack: Ack, deadline: Milliseconds, reply: Reply) -> None:
         """Holds a write; it leaves with `dispatch`. Raises `Overloaded`."""
         config = self.config
-        if len(self._held) >= config.held_max or self._held_bytes >= config.held_bytes_max:
-            raise Overloaded(f"{len(self._held)} writes wait")
+        if self._held_count >= config.held_max or self._held_bytes >= config.held_bytes_max:
+            raise Overloaded(f"{self._held_count} writes wait")
         waiting = _Waiting(data, ack, deadline, reply)
         self._held.append(waiting)
-        self._held_bytes += len(data)
+        self._count_held(waiting, 1)
         self._be_patient(deadline, lambda: self._give_up_write(waiting))
 
     def dispatch(self) -> None:
@@ -245,7 +252,8 @@ class Machine:
             message_id = self._submit(encode_batch([waiting.data for waiting in batch]))
         except TooMuch:  # the log says when it takes more, by logging
             self._held.extendleft(reversed(batch))
-            self._held_bytes += sum(len(waiting.data) for waiting in batch)
+            for waiting in batch:
+                self._count_held(waiting, 1)
             return False
         for index, waiting in enumerate(batch):
             waiting.progress = _Progress.SENT
@@ -265,9 +273,9 @@ class Machine:
             if batch and size > room:
                 break
             self._held.popleft()
-            self._held_bytes -= len(waiting.data)
             if waiting.progress is _Progress.ANSWERED:
                 continue
+            self._count_held(waiting, -1)
             if waiting.ack is Ack.GREEN and not is_primary:
                 self._answer(waiting, Failed(Trouble.NO_PRIMARY))
                 continue
@@ -277,11 +285,21 @@ class Machine:
 
     def _give_up_write(self, waiting: _Waiting) -> None:
         if waiting.progress is _Progress.HELD:
-            self._answer(waiting, Failed(Trouble.TIMEOUT))
+            self._withdraw(waiting, Trouble.TIMEOUT)
         elif waiting.progress is _Progress.SENT:
             self._answer(waiting, Failed(Trouble.UNDECIDED, waiting.write_id))
         elif waiting.progress is _Progress.LOGGED:
             self._accept(waiting)
+
+    def _withdraw(self, waiting: _Waiting, trouble: Trouble) -> None:
+        """It has not left, and never will."""
+        self._count_held(waiting, -1)
+        waiting.data = b""
+        self._answer(waiting, Failed(trouble))
+
+    def _count_held(self, waiting: _Waiting, sign: int) -> None:
+        self._held_count += sign
+        self._held_bytes += sign * len(waiting.data)
 
     def _answer(self, waiting: _Waiting, answer: Answer) -> None:
         if waiting.progress is not _Progress.ANSWERED:
@@ -363,11 +381,25 @@ class Machine:
         self._red.refresh(entries, len(self._backlog) + len(queue.yellow))
 
     def when_linearizable(self, deadline: Milliseconds, ready: Ready) -> None:
-        """Tells when the green state has everything that was green anywhere when this was called."""
-        reader = _Reader(deadline, ready)
-        self._readers.append(reader)
-        self._be_patient(deadline, lambda: self._tell(reader, Trouble.TIMEOUT))
+        """Tells when the green state has everything that was green anywhere when this was called. Raises
+        `Overloaded`, as all who wait."""
+        once = self._wait(deadline, ready)
+        if len(self._readers) > _PRUNE_FROM + 2 * self._waiters:
+            self._readers = [reader for reader in self._readers if not reader.once.is_told]
+        self._readers.append(_Reader(once))
         self._begin_probe()
+
+    def _wait(self, deadline: Milliseconds, ready: Ready) -> _Once:
+        """Someone who is told once, by the deadline at the latest."""
+        if self._waiters >= self.config.waiters_max:
+            raise Overloaded(f"{self._waiters} requests wait")
+        self._waiters += 1
+        once = _Once(ready, self._has_been_told)
+        self._be_patient(deadline, lambda: once(Trouble.TIMEOUT))
+        return once
+
+    def _has_been_told(self) -> None:
+        self._waiters -= 1
 
     def _begin_probe(self) -> None:
         """One at a time: who comes while one is under way waits for the next."""
@@ -376,9 +408,9 @@ class Machine:
         if self._log.stage is Stage.NON_PRIMARY:
             readers, self._readers = self._readers, []
             for reader in readers:
-                self._tell(reader, Trouble.NO_PRIMARY)
+                reader.once(Trouble.NO_PRIMARY)
         elif self._log.stage is Stage.PRIMARY and not self._probed:
-            self._probed, self._readers = [one for one in self._readers if not one.is_answered], []
+            self._probed, self._readers = [one for one in self._readers if not one.once.is_told], []
             last = self._last_open()
             for reader in self._probed:
                 reader.after, reader.line = last, self._log.queue.green
@@ -409,22 +441,19 @@ class Machine:
             if self.green.line < reader.line:
                 return
             self._proven.popleft()
-            self._tell(reader, None)
-
-    def _tell(self, reader: _Reader, trouble: Trouble | None) -> None:
-        if not reader.is_answered:
-            reader.is_answered = True
-            reader.ready(trouble)
+            reader.once(None)
 
     def when_revision(self, revision: int, deadline: Milliseconds, ready: Ready) -> None:
         """Tells when the green state has come so far."""
         if self.green.revision >= revision:
             ready(None)
             return
-        once: Ready = _Once(ready)
+        once = self._wait(deadline, ready)
+        if len(self._revisions) > _PRUNE_FROM + 2 * self._waiters:
+            self._revisions = [one for one in self._revisions if not one[2].is_told]
+            heapify(self._revisions)
         self._count += 1
         heappush(self._revisions, (revision, self._count, once))
-        self._be_patient(deadline, lambda: once(Trouble.TIMEOUT))
 
     # What became of a write
 
@@ -446,17 +475,14 @@ class Machine:
 
     def when_green(self, message_id: MessageId, deadline: Milliseconds, ready: Ready) -> None:
         """Tells when a message that is known and not green has become it."""
-        once = _Once(ready)
+        once = self._wait(deadline, ready)
+        if len(self._followers) > _PRUNE_FROM + 2 * self._waiters:
+            self._followers = {
+                followed: [one for one in followers if not one.is_told]
+                for followed, followers in self._followers.items()
+                if not all(one.is_told for one in followers)
+            }
         self._followers.setdefault(message_id, []).append(once)
-        self._be_patient(deadline, lambda: self._stop_following(message_id, once))
-
-    def _stop_following(self, message_id: MessageId, once: _Once) -> None:
-        followers = self._followers.get(message_id, [])
-        if once in followers:
-            followers.remove(once)
-            if not followers:
-                del self._followers[message_id]
-        once(Trouble.TIMEOUT)
 
     # Time
 
@@ -491,7 +517,8 @@ class Machine:
 
     @property
     def held(self) -> int:
-        return len(self._held)
+        """Writes that wait to leave."""
+        return self._held_count
 
     # The end
 
@@ -499,13 +526,13 @@ class Machine:
         """The node has left the others: nothing that waits will come."""
         for waiting in self._everyone_waiting():
             if waiting.progress is _Progress.HELD:
-                self._answer(waiting, Failed(Trouble.AWAY))
+                self._withdraw(waiting, Trouble.AWAY)
             else:
                 self._give_up_write(waiting)
         for reader in (*self._readers, *self._probed, *self._proven):
-            self._tell(reader, Trouble.AWAY)
-        for ready in (*chain.from_iterable(self._followers.values()), *[one[2] for one in self._revisions]):
-            ready(Trouble.AWAY)
+            reader.once(Trouble.AWAY)
+        for once in (*chain.from_iterable(self._followers.values()), *[one[2] for one in self._revisions]):
+            once(Trouble.AWAY)
 
     def _everyone_waiting(self) -> Iterator[_Waiting]:
         yield from list(self._held)
@@ -515,10 +542,16 @@ class Machine:
 class _Once:
     """Passes on the first of what it is told."""
 
-    def __init__(self, ready: Ready) -> None:
+    def __init__(self, ready: Ready, then: Callable[[], None]) -> None:
         self._ready: Ready | None = ready
+        self._then = then
+
+    @property
+    def is_told(self) -> bool:
+        return self._ready is None
 
     def __call__(self, trouble: Trouble | None) -> None:
         if self._ready is not None:
             ready, self._ready = self._ready, None
+            self._then()
             ready(trouble)

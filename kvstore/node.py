@@ -125,11 +125,16 @@ class Upward:
     """The node has left the others, because its disk is full, stalls or does not take writes."""
 
 
+class Twin(Exception):
+    """Somebody else goes by this node's name. The message says what to do."""
+
+
 class Node:
     """One machine on real sockets and a real clock. Use it on the event loop that runs it."""
 
     def __init__(self, config: NodeConfig, upward: Upward, journal: JournalWriter | None = None) -> None:
         self._loop = asyncio.get_running_loop()
+        self._me = config.machine
         self._codec = Codec(config.cluster, config.log.roster.digest() if config.log is not None else b"")
         self._upward = upward
         self._journal = journal
@@ -309,10 +314,21 @@ class Node:
             except DecodeError as error:
                 self.peer_errors.note(error.reason, f"from {address[0]}:{address[1]}: {error}")
                 continue
+            if datagram.sender.name == self._me.name and datagram.sender.incarnation >= self._me.incarnation:
+                self._meet_twin(datagram.sender, address)
             self._addresses[datagram.sender] = address
             self._execute(self.machine.receive(datagram, now))
         if len(self._addresses) > ADDRESSES_MAX:  # anybody can send us names
             self._addresses.clear()
+
+    def _meet_twin(self, twin: Machine, address: Address) -> None:
+        """Nobody can tell the two apart. The newer one goes on; of two of the same incarnation, one that has
+        company does."""
+        if twin.incarnation > self._me.incarnation or len(self.view.members) == 1:
+            raise Twin(
+                f"another process goes by the name of this node: {twin} at {address[0]}:{address[1]}, this is "
+                f"{self._me}. Stop one of them, or give each its own name in the roster"
+            )
 
     def _settle(self) -> None:
         """Lets the machine do what is due, then sleeps until something will be."""
@@ -414,7 +430,7 @@ class Node:
             self._journal.write(entry, self._now())
 
     def _fail(self, error: Exception) -> None:
-        log.critical("the node stops: %s", error, exc_info=error)
+        log.critical("the node stops: %s", error, exc_info=None if isinstance(error, Twin) else error)
         self.close()
         self._upward.failed(error)
 

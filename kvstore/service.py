@@ -65,10 +65,14 @@ class Service:
             config.participant, upward, config.journal, self._on_started, self._on_opened
         )
 
-    async def close(self) -> None:
-        """Answers everybody, brings what is green to disk, and stops."""
+    def leave(self) -> None:
+        """Answers everybody who waits: nothing more will come."""
         if self._machine is not None:
             self._machine.leave()
+
+    async def close(self) -> None:
+        """Answers everybody, brings what is green to disk, and stops."""
+        self.leave()
         if self._timer is not None:
             self._timer.cancel()
         await self.participant.close()
@@ -99,6 +103,8 @@ class Service:
 
     async def revision(self, revision: int, timeout_ms: float) -> Trouble | None:
         """Waits until the green state has come so far."""
+        if self.machine.green.revision >= revision:
+            return None
         return await self._ready(
             lambda ready: self.machine.when_revision(revision, self._now() + timeout_ms, ready)
         )
@@ -180,8 +186,7 @@ class Service:
             self._machine.stage_changed()
 
     def _on_disk_failed(self, error: StoreError) -> None:
-        if self._machine is not None:
-            self._machine.leave()
+        self.leave()
 
     # Checkpoints
 

@@ -90,6 +90,8 @@ class Remembered(NamedTuple):
     """Of its message."""
     verdict: Verdict
     revision: int | None
+    branch: bool = True
+    """Whether its conditions held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +133,17 @@ def apply(
     if known is not None and position - known.position <= IDEMPOTENCY_POSITIONS:
         if known.digest != digest:
             return Applied(Outcome(Verdict.REJECTED, 0, Why.IDEMPOTENCY_KEY_REUSED), {})
-        outcome = Outcome(Verdict.DUPLICATE, known.revision, first_id=known.write_id, first_verdict=known.verdict)
+        outcome = Outcome(
+            Verdict.DUPLICATE,
+            known.revision,
+            branch=known.branch,
+            first_id=known.write_id,
+            first_verdict=known.verdict,
+        )
         return Applied(outcome, {})
     applied = _apply_new(source, write, write_id, next_revision)
     outcome = applied.outcome
-    memory = Remembered(write_id, digest, position, outcome.verdict, outcome.revision)
+    memory = Remembered(write_id, digest, position, outcome.verdict, outcome.revision, outcome.branch)
     return Applied(outcome, applied.changes, applied.results, memory)
 
 

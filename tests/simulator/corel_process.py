@@ -66,6 +66,7 @@ class CorelProcess(GroupProcess):
         self.down_ms = 0.0
         """How long it stays down when it crashes by itself."""
         self._under_way: Write | None = None
+        self._under_way_until = 0.0
 
     @property
     def machine_log(self) -> Corel:
@@ -91,7 +92,7 @@ class CorelProcess(GroupProcess):
         write, self._under_way = self._under_way, None
         was_written = write is not None and self._random.random() < 0.5
         if write is not None and was_written:
-            self.log.apply(write)
+            self._apply(write)
         self.replica = None
         self.crash_after_effects = None
         super().crash()
@@ -146,6 +147,7 @@ class CorelProcess(GroupProcess):
         self._under_way = effect.write
         delay_ms = self.sync_ms * (0.5 + self._random.random())
         at = max(self._world.now, self.stalled_until) + delay_ms
+        self._under_way_until = at
         starts = self.starts
         self._world.at(at, lambda: self._persisted(effect, starts))
 
@@ -156,10 +158,14 @@ class CorelProcess(GroupProcess):
             self._world.at(self._paused_until, lambda: self._persisted(effect, starts))
             return
         self._under_way = None
-        self.log.apply(effect.write)
+        self._apply(effect.write)
         self.on_written()
         self._execute(self.replica.persisted(effect.token))
         self._wake_soon()
+
+    def _apply(self, write: Write) -> None:
+        """From now on it is on disk."""
+        self.log.apply(write)
 
 
 def _watch(log: Corel, on_own: Callable[[Corel, Entry], None]) -> None:

@@ -18,6 +18,8 @@ from tests.simulator.corel_plan import draw_corel_plan
 from tests.simulator.membership_layer import MembershipRun
 from tests.simulator.membership_plan import draw_membership_plan
 from tests.simulator.plan import draw_plan
+from tests.simulator.store_layer import StoreRun
+from tests.simulator.store_plan import draw_store_plan
 from tests.simulator.transport_layer import TransportRun
 from tests.simulator.world import World
 
@@ -43,6 +45,7 @@ LAYERS = {
     "transport": Layer(draw_plan, TransportRun),
     "membership": Layer(draw_membership_plan, MembershipRun),
     "corel": Layer(draw_corel_plan, CorelRun),
+    "store": Layer(draw_store_plan, StoreRun),
 }
 
 

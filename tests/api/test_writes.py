@@ -1,0 +1,100 @@
+"""`GET /v1/writes/{id}`: what became of a write, asked of any node."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import pytest
+
+from tests.api.cluster import Cluster, Node
+
+
+def test_every_node_tells_the_fate_of_an_applied_write(cluster: Cluster, key: str) -> None:
+    written = cluster["b"].put(key, "x").json
+    for node in cluster:
+        told = node.fate(written["id"], "?wait=green&timeout_ms=10000")
+        assert (told.status, told.json) == (200, written)
+
+
+def test_every_node_tells_why_a_write_was_rejected(cluster: Cluster, key: str) -> None:
+    revision = cluster["a"].put(key, "x").json["revision"]
+    rejected = cluster["a"].put(key, "y", If_None_Match="*").json
+    for node in cluster:
+        told = node.fate(rejected["id"], "?wait=green").json
+        assert told == {
+            "id": rejected["id"],
+            "color": "green",
+            "outcome": "rejected",
+            "reason": "condition_failed",
+            "key": key,
+            "revision": revision,
+        }
+
+
+def test_every_node_tells_of_which_write_another_is_a_duplicate(cluster: Cluster, key: str) -> None:
+    first = cluster["a"].put(key, "x", Idempotency_Key=key).json
+    second = cluster["b"].put(key, "x", Idempotency_Key=key).json
+    for node in cluster:
+        told = node.fate(second["id"], "?wait=green").json
+        assert (told["outcome"], told["duplicate_of"]) == ("duplicate", first["id"])
+        assert told["revision"] == first["revision"]
+
+
+def test_of_a_transaction_that_took_its_else(node: Node, key: str) -> None:
+    content = {"if": [{"key": key, "exists": True}], "then": [], "else": [{"put": {"key": key, "value": "x"}}]}
+    done = node.txn(content).json
+    told = node.fate(done["id"]).json
+    assert (told["outcome"], told["succeeded"], told["revision"]) == ("applied", False, done["revision"])
+
+
+def test_who_waits_for_green_hears_of_it(cluster: Cluster, key: str) -> None:
+    for number in range(20):
+        red = cluster["c"].put(key, str(number), "?ack=red")
+        assert red.status in (200, 202)
+        told = cluster["c"].fate(red.json["id"], "?wait=green&timeout_ms=10000").json
+        assert (told["color"], told["outcome"]) == ("green", "applied")
+
+
+def test_writes_of_one_message_have_fates_of_their_own(cluster: Cluster, key: str) -> None:
+    first = cluster["a"].put(key, "x").json["id"]
+    beyond = first.rpartition(".")[0] + ".4000"
+    unknown = cluster["a"].fate(beyond)
+    assert (unknown.status, unknown.error) == (404, "unknown_write")
+
+
+@pytest.mark.parametrize(
+    "write_id", ["a.1.999999999.0", "z.1.1.0", "a.999.1.0", "a.1.1.999999", "a.0.0.0", "a.1.999999999999999999.0"]
+)
+@pytest.mark.parametrize("query", ["", "?wait=green&timeout_ms=100"])
+def test_an_unknown_write_is_not_found(node: Node, write_id: str, query: str) -> None:
+    unknown = node.fate(write_id, query)
+    assert (unknown.status, unknown.error) == (404, "unknown_write")
+    assert write_id in unknown.json["message"]
+
+
+@pytest.mark.parametrize(
+    "write_id",
+    [
+        *("x", "a.1.1", "a.1.1.x", "a.1.-1.0", ".1.1.0", "a.1.1.0.", "a.1.1.٣", "a.1.1.0 ", "....", "a.1.1e3.0"),
+        *("a.1.99999999999999999999.0", "a" * 5_000, "%00", "a. 1.1.0"),
+    ],
+)
+def test_a_malformed_write_id_is_refused(node: Node, write_id: str) -> None:
+    refused = node.fate(quote(write_id))
+    assert (refused.status, refused.error) == (400, "invalid_write_id")
+
+
+@pytest.mark.parametrize(
+    "query", ["?wait=red", "?wait=", "?wait=green&wait=green", "?timeout_ms=-1", "?timeout_ms=9999999", "?x=1"]
+)
+def test_parameters_are_checked(node: Node, key: str, query: str) -> None:
+    write_id = node.put(key, "x").json["id"]
+    refused = node.fate(write_id, query)
+    assert refused.status == 400
+    assert refused.error in ("invalid_parameter", "unknown_parameter")
+
+
+@pytest.mark.parametrize("method", ["PUT", "POST", "DELETE"])
+def test_other_methods_are_not_allowed(node: Node, method: str) -> None:
+    refused = node.call(method, "/v1/writes/a.1.1.0")
+    assert (refused.status, refused.error) == (405, "method_not_allowed")
