@@ -55,6 +55,8 @@ class ChaosChannel:
         self._random = random
         self._deliver = deliver
         self._addresses: dict[str, Address] = {}
+        self._names: dict[Address, str] = {}
+        """Of those addresses: who was heard from there once is not asked for the name again."""
 
     def send(self, data: bytes) -> None:
         if self.channel is None:
@@ -80,9 +82,7 @@ class ChaosChannel:
         chaos = self.chaos
         now: list[tuple[bytes, Address]] = []
         for data, address in arrivals:
-            name = self._name_of_sender(data)
-            if name is not None and (name in self._addresses or len(self._addresses) < PEERS_MAX):
-                self._addresses[name] = address
+            name = self._names.get(address) or self._meet(data, address)
             if name in chaos.drop_from:
                 continue
             copies = 2 if self._random.random() < chaos.duplication else 1
@@ -101,8 +101,16 @@ class ChaosChannel:
         if self.channel is not None:
             self._deliver([arrival])
 
-    def _name_of_sender(self, data: bytes) -> str | None:
+    def _meet(self, data: bytes, address: Address) -> str | None:
+        """Who sends from an address that is new."""
         try:
-            return self._codec.sender(data).name
+            name = self._codec.sender(data).name
         except DecodeError:
             return None
+        if name in self._addresses:  # it has moved
+            self._names.pop(self._addresses[name], None)
+        elif len(self._addresses) >= PEERS_MAX:
+            return name
+        self._addresses[name] = address
+        self._names[address] = name
+        return name
