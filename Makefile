@@ -20,7 +20,7 @@ REPETITIONS ?= 20
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
-	@echo "  options: LAYER=$(LAYER) (or membership, corel) SEEDS=$(SEEDS) NODES=$(NODES) REPETITIONS=$(REPETITIONS) PYTHON=$(PYTHON)"
+	@echo "  options: LAYER=$(LAYER) (or membership, corel, store) SEEDS=$(SEEDS) NODES=$(NODES) REPETITIONS=$(REPETITIONS) PYTHON=$(PYTHON)"
 
 run: $(NODE) ## start three nodes on this machine (Ctrl-C stops them)
 	$(BIN)/corelkv cluster
@@ -40,7 +40,7 @@ check: $(TEST) ## lint and type-check
 simulate: $(TEST) ## run simulator seeds: make simulate LAYER=transport SEEDS=1-500
 	$(BIN)/python -m tests.simulator run --layer $(LAYER) --seeds $(SEEDS) --nodes $(NODES)
 
-mutants: $(TEST) ## plant bugs in COREL one by one: each must be noticed (a minute)
+mutants: $(TEST) ## plant bugs in COREL and in the store one by one: each must be noticed (a minute)
 	$(BIN)/python -m tests.simulator mutants
 
 explore: $(TEST) ## every interleaving of the membership's control messages in small cases (ten minutes on one core)
@@ -55,6 +55,8 @@ bench: $(TEST) ## measure throughput, latency and CPU on this machine
 	$(BIN)/python -m tests.benchmarks.transport
 	$(BIN)/python -m tests.benchmarks.log
 	$(BIN)/python -m tests.benchmarks.simulator
+	@tests/system-packages wrk etcd-server
+	$(BIN)/python -m tests.benchmarks.store
 
 setup: $(ALL) ## install everything, Spark and Locust too, into .venv
 

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from tests.simulator.corel_mutants import hunt_all
+from tests.simulator.hunt import hunt_all
 from tests.simulator.runner import LAYERS, NODES_MAX, NODES_MIN, replay, run_seeds
 
 
@@ -35,7 +35,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--jobs", type=int, help="processes (default: one per core)")
     again = commands.add_parser("replay", help="run one seed and print its event trace")
     again.add_argument("--seed", type=int, required=True)
-    mutants = commands.add_parser("mutants", help="plant bugs in COREL; exit 1 if any is not noticed")
+    mutants = commands.add_parser(
+        "mutants", help="plant bugs in COREL and in the store; exit 1 if any is not noticed"
+    )
     mutants.add_argument("--seeds", type=_span, default=(1, 2_000), metavar="FIRST-LAST")
     mutants.add_argument("--jobs", type=int, help="processes (default: one per core)")
     for command in (run, again):

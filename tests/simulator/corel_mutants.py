@@ -7,8 +7,6 @@ costs only time."""
 from __future__ import annotations
 
 import traceback
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from pathlib import Path
 
 from corel import corel as machine
@@ -28,7 +26,7 @@ from tests.simulator.corel_layer import CorelRun
 from tests.simulator.corel_plan import draw_corel_plan
 from tests.simulator.corel_process import CorelProcess
 from tests.simulator.group_process import GroupProcess
-from tests.simulator.mutation import Edit, Mutant, fails_with, hunt
+from tests.simulator.mutation import Edit, Mutant
 
 MUTANTS = [
     # Persist before you speak
@@ -323,23 +321,3 @@ def broken_property(seed: int, nodes: tuple[int, int]) -> str | None:
     except Exception as error:
         return type(error).__name__
     return None
-
-
-def hunt_all(seeds: range, jobs: int | None) -> int:
-    """Plants every mutant and prints who was noticed by what; returns how many were not."""
-    unnoticed = 0
-    with ProcessPoolExecutor(jobs) as pool:
-        found = pool.map(partial(_notice, seeds=seeds), range(len(MUTANTS)))
-        for mutant, notice in zip(MUTANTS, found, strict=True):
-            unnoticed += notice is None
-            print(f"| {mutant.name} | {notice or 'not noticed'} |", flush=True)
-    print(f"{len(MUTANTS)} mutants, {unnoticed} not noticed in {len(seeds)} seeds")
-    return unnoticed
-
-
-def _notice(place: int, seeds: range) -> str | None:
-    mutant = MUTANTS[place]
-    if mutant.test is not None:
-        return f"`{mutant.test.__name__}`" if fails_with(mutant, mutant.test) else None
-    caught = hunt(mutant, seeds, broken_property)
-    return None if caught is None else f"{caught[1]}, seed {caught[0]}"
