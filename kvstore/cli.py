@@ -3,57 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import base64
-import json
-import mimetypes
 import os
 import sys
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import IntEnum
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
-from urllib.parse import quote
 
-from kvstore.client import ANSWER_SECONDS, Client, ClientError, Reply, Request, Unreachable, key_path
+from kvstore import commands as ask
+from kvstore.client import ClientError, Unreachable
+from kvstore.commands import DEFAULT_URL, EXITS, Exit, UsageError, fail
 from kvstore.supervisor import NODES, ClusterError, ClusterOptions, run_cluster
-
-DEFAULT_URL = "http://127.0.0.1:8001"
-NOTICE_SECONDS = 10.0
-"""How long `partition` and `heal` wait for the nodes to notice."""
-_SHOWN_OPERATIONS_MAX = 4
-
-
-class Exit(IntEnum):
-    """Documented in `--help`, which is made of these."""
-
-    OK = 0
-    FAILED = 1
-    USAGE = 2
-    NOT_FINAL = 3
-    CONDITION_FAILED = 4
-    NOT_FOUND = 5
-    UNREACHABLE = 6
-    INTERRUPTED = 130
-
-
-_EXITS = {
-    Exit.OK: "done",
-    Exit.FAILED: "failed or refused; stderr says why",
-    Exit.USAGE: "wrong arguments or settings",
-    Exit.NOT_FINAL: "accepted and durable, but not final yet (red or yellow)",
-    Exit.CONDITION_FAILED: "the write's condition does not hold; nothing was changed",
-    Exit.NOT_FOUND: "no such key or write",
-    Exit.UNREACHABLE: "a node cannot be reached",
-    Exit.INTERRUPTED: "interrupted by Ctrl-C (cluster and serve end with 0: it is how they are stopped)",
-}
-
-_OF_STATUS = {202: Exit.NOT_FINAL, 412: Exit.CONDITION_FAILED, 404: Exit.NOT_FOUND}
-
-
-class UsageError(Exception):
-    """The arguments cannot be meant. The message says why."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,22 +22,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.run(options))
     except UsageError as error:
-        return _fail(error, Exit.USAGE)
+        return fail(error, Exit.USAGE)
     except Unreachable as error:
-        return _fail(error, Exit.UNREACHABLE)
+        return fail(error, Exit.UNREACHABLE)
     except (ClientError, ClusterError) as error:
-        return _fail(error, Exit.FAILED)
+        return fail(error, Exit.FAILED)
     except BrokenPipeError:  # `corelkv log | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.FAILED
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
-
-
-def _fail(error: object, status: Exit) -> Exit:
-    sys.stdout.flush()
-    print(f"corelkv: {error}", file=sys.stderr)
-    return status
 
 
 # Arguments
@@ -128,7 +82,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 def _exit_help() -> str:
-    return "exit status:\n" + "\n".join(f"  {status.value:<4} {meaning}" for status, meaning in _EXITS.items())
+    return "exit status:\n" + "\n".join(f"  {status.value:<4} {meaning}" for status, meaning in EXITS.items())
 
 
 def _add(commands: Any, name: str, run: Callable[[argparse.Namespace], int], help: str, examples: str) -> Any:
@@ -195,7 +149,7 @@ def _add_keys(commands: Any) -> None:
     put = _add(
         commands,
         "put",
-        _put,
+        ask.put,
         "set the value of a key",
         "greeting hello\nphoto --file cat.jpg\nlog/today -                        # the value is read from stdin\n"
         "counter 2 --if-match 17            # only if the key is at revision 17\n"
@@ -209,7 +163,7 @@ def _add_keys(commands: Any) -> None:
     get = _add(
         commands,
         "get",
-        _get,
+        ask.get,
         "write the value of a key to stdout, as it is",
         "greeting\ngreeting --read linearizable\nphoto --output cat.jpg\ngreeting --json     # with its revision",
     )
@@ -221,7 +175,7 @@ def _add_keys(commands: Any) -> None:
     )
     get.add_argument("--min-revision", type=_number, metavar="N", help="wait until the node has this revision")
     get.add_argument("--output", type=Path, metavar="F", help="write the value to this file")
-    delete = _add(commands, "delete", _delete, "remove a key", "greeting\ngreeting --if-match 17")
+    delete = _add(commands, "delete", ask.delete, "remove a key", "greeting\ngreeting --if-match 17")
     delete.add_argument("key")
     for parser in (put, delete):
         parser.add_argument(
@@ -239,13 +193,13 @@ def _add_keys(commands: Any) -> None:
 
 
 def _add_inspection(commands: Any) -> None:
-    status = _add(commands, "status", _status, "show every node: its state, view and lines", "\n--json")
+    status = _add(commands, "status", ask.status, "show every node: its state, view and lines", "\n--json")
     log = _add(
-        commands, "log", _log, "show the messages of a node's log in their order", "\n--from 100 --limit 20"
+        commands, "log", ask.log, "show the messages of a node's log in their order", "\n--from 100 --limit 20"
     )
     log.add_argument("--from", dest="first", type=_number, metavar="N", help="position of the first (default 0)")
     log.add_argument("--limit", type=_number, metavar="N", help="how many at most (default 100)")
-    write = _add(commands, "write", _write, "show what became of a write", "a.1.17.0\n--wait a.1.17.0")
+    write = _add(commands, "write", ask.write, "show what became of a write", "a.1.17.0\n--wait a.1.17.0")
     write.add_argument("id", help="as `put` printed it")
     write.add_argument("--wait", action="store_true", help="until it is green")
     _add_timeout(write)
@@ -257,12 +211,12 @@ def _add_chaos(commands: Any) -> None:
     partition = _add(
         commands,
         "partition",
-        _partition,
+        ask.partition,
         "cut the network between nodes (needs --chaos there)",
         '"a,b|c"\n"a|b|c"',
     )
     partition.add_argument("sides", help="all nodes: , between those who hear each other, | between sides")
-    heal = _add(commands, "heal", _heal, "end all partitions and other disturbances", "")
+    heal = _add(commands, "heal", ask.heal, "end all partitions and other disturbances", "")
     for parser in (partition, heal):
         parser.add_argument("--no-wait", action="store_true", help="do not wait until the nodes have noticed")
         _add_client(parser)
@@ -326,335 +280,10 @@ def _serve(options: argparse.Namespace) -> int:
     try:
         serve(from_arguments(options, os.environ))
     except SettingsError as error:
-        return _fail(error, Exit.USAGE)
+        return fail(error, Exit.USAGE)
     except ServeError as error:
-        return _fail(error, Exit.FAILED)
+        return fail(error, Exit.FAILED)
     return Exit.OK
-
-
-# Keys
-
-
-def _put(options: argparse.Namespace) -> int:
-    value, guessed = _value(options)
-    headers = {"Content-Type": options.content_type or guessed}
-    return _send_write(options, "PUT", headers, value)
-
-
-def _value(options: argparse.Namespace) -> tuple[bytes, str]:
-    """With its content type, as far as that can be guessed."""
-    if (options.value is None) == (options.file is None):
-        raise UsageError("put takes one value: as an argument, - for stdin, or --file")
-    if options.file is not None:
-        try:
-            value = options.file.read_bytes()
-        except OSError as error:
-            raise UsageError(f"cannot read {options.file}: {error.strerror}") from None
-        return value, mimetypes.guess_type(options.file.name)[0] or "application/octet-stream"
-    if options.value == "-":
-        return sys.stdin.buffer.read(), "application/octet-stream"
-    return os.fsencode(options.value), "text/plain; charset=utf-8"
-
-
-def _delete(options: argparse.Namespace) -> int:
-    return _send_write(options, "DELETE", {}, None)
-
-
-def _send_write(options: argparse.Namespace, method: str, headers: dict[str, str], body: bytes | None) -> int:
-    if options.if_match is not None:
-        headers["If-Match"] = _quoted(options.if_match)
-    if options.if_none_match is not None:
-        headers["If-None-Match"] = options.if_none_match
-    if options.idempotency_key is not None:
-        headers["Idempotency-Key"] = options.idempotency_key
-    query = _query(ack=options.ack, timeout_ms=options.timeout_ms)
-    reply = _client(options).send(
-        Request(method, key_path(options.key), query, headers, body, _answer_seconds(options))
-    )
-    return _report(options, reply, _fate)
-
-
-def _get(options: argparse.Namespace) -> int:
-    query = _query(read=options.read, min_revision=options.min_revision, timeout_ms=options.timeout_ms)
-    request = Request("GET", key_path(options.key), query, answer_seconds=_answer_seconds(options))
-    reply = _client(options).send(request)
-    if reply.status != 200:
-        return _report(options, reply, _fate)
-    if options.output is not None:
-        try:
-            options.output.write_bytes(reply.body)
-        except OSError as error:
-            return _fail(f"cannot write {options.output}: {error.strerror}", Exit.FAILED)
-    if options.json:
-        _print_json(_item(options.key, reply, with_value=options.output is None))
-    elif options.output is None:
-        sys.stdout.buffer.write(reply.body)
-        if sys.stdout.isatty() and not reply.body.endswith(b"\n"):
-            sys.stdout.buffer.write(b"\n")
-        sys.stdout.buffer.flush()
-    return Exit.OK
-
-
-def _item(key: str, reply: Reply, with_value: bool) -> dict[str, object]:
-    revision = reply.headers.get("corel-revision")
-    item: dict[str, object] = {
-        "key": key,
-        "revision": None if revision is None else int(revision),
-        "color": reply.headers.get("corel-color"),
-        "etag": reply.headers.get("etag"),
-        "content_type": reply.headers.get("content-type"),
-    }
-    if with_value:
-        try:
-            item["value"] = reply.body.decode()
-        except UnicodeDecodeError:
-            item["value"] = {"base64": base64.b64encode(reply.body).decode()}
-    return item
-
-
-# What there is to know
-
-
-def _write(options: argparse.Namespace) -> int:
-    query = _query(wait="green" if options.wait else None, timeout_ms=options.timeout_ms)
-    path = f"/v1/writes/{quote(options.id, safe='')}"
-    reply = _client(options).send(Request("GET", path, query, answer_seconds=_answer_seconds(options)))
-    status = _report(options, reply, _fate)
-    if status is not Exit.OK:
-        return status
-    outcome = reply.json().get("outcome")
-    return {"pending": Exit.NOT_FINAL, "rejected": Exit.CONDITION_FAILED}.get(outcome, Exit.OK)
-
-
-def _fate(content: Mapping[str, Any]) -> str:
-    """What became of a write, in a line; and what to do about it, if there is anything."""
-    color, outcome, write_id = content.get("color"), content.get("outcome"), content.get("id")
-    if outcome == "pending":
-        return f"{color}, accepted (write {write_id}); to wait until it is final: corelkv write --wait {write_id}"
-    if outcome == "rejected":
-        return f"{color}, rejected: {content.get('reason')} (write {write_id})"
-    what = f"duplicate of {content.get('duplicate_of')}" if outcome == "duplicate" else str(outcome)
-    where = f" at revision {content['revision']}" if content.get("revision") else ""
-    return f"{color}, {what}{where} (write {write_id})"
-
-
-def _log(options: argparse.Namespace) -> int:
-    reply = _client(options).send(
-        Request("GET", "/v1/log", {**_query(limit=options.limit), "from": str(options.first or 0)})
-    )
-    return _report(options, reply, _log_table)
-
-
-def _log_table(page: Mapping[str, Any]) -> str:
-    rows = [
-        (str(entry["position"]), entry["color"], entry["id"], _operations(entry["operations"]))
-        for entry in page["entries"]
-    ]
-    if not rows:
-        return f"there is nothing from position {page['next']} on"
-    table = _table(("position", "color", "message", "operations"), rows)
-    return f"{table}\n\nwhat follows: corelkv log --from {page['next']}"
-
-
-def _operations(operations: Sequence[Mapping[str, Any]]) -> str:
-    """`put greeting, delete x`; an operation is an object whose other keys than `write` say what it does."""
-    shown = []
-    for operation in operations[:_SHOWN_OPERATIONS_MAX]:
-        [(what, details)] = [item for item in operation.items() if item[0] != "write"]
-        shown.append(f"{what} {details.get('key', '') if isinstance(details, dict) else details}")
-    more = len(operations) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
-
-
-def _status(options: argparse.Namespace) -> int:
-    found = [_status_of(url) for url in _known_urls(_client(options))]
-    if options.json:
-        _print_json(found)
-    else:
-        header = ("node", "state", "view", "green", "yellow", "red", "revision", "url")
-        print(_table(header, [_status_row(status) for status in found]))
-    return Exit.OK if any("error" not in status for status in found) else Exit.UNREACHABLE
-
-
-def _known_urls(client: Client) -> list[tuple[str, str]]:
-    """Every node of the cluster with its URL (empty if nobody knows it)."""
-    return [(node["name"], node.get("url") or "") for node in _cluster_of(client)]
-
-
-def _status_of(node: tuple[str, str]) -> dict[str, Any]:
-    name, url = node
-    if not url:
-        return {"node": name, "url": None, "error": "its URL is not known: start nodes with --urls"}
-    try:
-        reply = Client([url]).send(Request("GET", "/v1/status", answer_seconds=5.0))
-        return (
-            {**reply.json(), "url": url}
-            if reply.is_success
-            else {"node": name, "url": url, "error": reply.message}
-        )
-    except (ClientError, Unreachable) as error:
-        return {"node": name, "url": url, "error": str(error)}
-
-
-def _status_row(status: Mapping[str, Any]) -> tuple[str, ...]:
-    url = status["url"] or "unknown (see --urls)"
-    if "error" in status:
-        return (status["node"], "unreachable", "", "", "", "", "", url)
-    green, yellow = status["green"], status["yellow"]
-    return (
-        status["node"],
-        status["state"].replace("_", " ") + ("" if status.get("voter", True) else ", no vote"),
-        ",".join(status["view"]["members"]),
-        *map(str, (green["line"], yellow["line"], status["red"], green["revision"])),
-        url,
-    )
-
-
-# Chaos
-
-
-def _partition(options: argparse.Namespace) -> int:
-    sides = [[name.strip() for name in side.split(",") if name.strip()] for side in options.sides.split("|")]
-    sides = [side for side in sides if side]
-    client = _client(options)
-    nodes = _cluster_of(client)
-    check_sides(sides, [node["name"] for node in nodes])
-    spoiled = {}
-    for side in sides:
-        others = [node["name"] for node in nodes if node["name"] not in side]
-        for name in side:
-            spoiled[name] = json.dumps({"drop_from": others, "drop_to": others}).encode()
-    requests = {
-        name: Request("PUT", "/v1/chaos", {}, {"Content-Type": "application/json"}, body)
-        for name, body in spoiled.items()
-    }
-    return _spoil(options, nodes, requests, sides)
-
-
-def check_sides(sides: Sequence[Sequence[str]], names: Sequence[str]) -> None:
-    """Every node on one side."""
-    named = [name for side in sides for name in side]
-    if unknown := [name for name in named if name not in names]:
-        raise UsageError(f"there is no node {unknown[0]}; there are {', '.join(names)}")
-    if twice := [name for name in names if named.count(name) > 1]:
-        raise UsageError(f"{twice[0]} is named twice: a node is on one side")
-    if missing := [name for name in names if name not in named]:
-        raise UsageError(f"every node is on some side, and {', '.join(missing)} is not: add it")
-    if len(sides) < 2:
-        raise UsageError('a partition has at least two sides, like "a,b|c"')
-
-
-def _heal(options: argparse.Namespace) -> int:
-    nodes = _cluster_of(_client(options))
-    requests = {node["name"]: Request("DELETE", "/v1/chaos") for node in nodes}
-    return _spoil(options, nodes, requests, [[node["name"] for node in nodes]])
-
-
-def _spoil(
-    options: argparse.Namespace,
-    nodes: Sequence[Mapping[str, Any]],
-    requests: Mapping[str, Request],
-    sides: Sequence[Sequence[str]],
-) -> int:
-    """Cuts or mends, and waits until the nodes have noticed."""
-    done = f"cut: {' | '.join(map(','.join, sides))}" if len(sides) > 1 else f"mended: {','.join(sides[0])}"
-    status = _send_to_all(options, nodes, requests)
-    if status is not Exit.OK or options.json or options.no_wait:
-        return status
-    end = time.monotonic() + NOTICE_SECONDS
-    while not _have_noticed(nodes, sides):
-        if time.monotonic() > end:
-            print(f"{done}; not every node has noticed yet: see corelkv status")
-            return Exit.OK
-        time.sleep(0.1)
-    print(f"{done}; every node has noticed")
-    return Exit.OK
-
-
-def _have_noticed(nodes: Sequence[Mapping[str, Any]], sides: Sequence[Sequence[str]]) -> bool:
-    for node in nodes:
-        status = _status_of((node["name"], node["url"]))
-        [side] = [side for side in sides if node["name"] in side]
-        if "error" in status or sorted(status["view"]["members"]) != sorted(side):
-            return False
-        if status["state"] not in ("primary", "non_primary"):
-            return False
-    return True
-
-
-def _send_to_all(
-    options: argparse.Namespace, nodes: Iterable[Mapping[str, Any]], requests: Mapping[str, Request]
-) -> Exit:
-    """Goes on when one fails: the more nodes know of a cut or its end, the better."""
-    answers: dict[str, Any] = {}
-    status = Exit.OK
-    for node in nodes:
-        name = node["name"]
-        try:
-            if not node.get("url"):
-                raise Unreachable("its URL is not known: start nodes with --urls")
-            reply = Client([node["url"]]).send(requests[name])
-        except Unreachable as error:
-            answers[name] = {"error": "unreachable", "message": str(error)}
-            status = _fail(f"node {name}: {error}", Exit.UNREACHABLE)
-        else:
-            answers[name] = reply.json()
-            if not reply.is_success:
-                status = _fail(f"node {name}: {reply.message}", Exit.FAILED)
-    if options.json:
-        _print_json(answers)
-    return status
-
-
-# Asking and showing
-
-
-def _client(options: argparse.Namespace) -> Client:
-    given = options.url or [os.environ.get("CORELKV_URL") or DEFAULT_URL]
-    return Client([url.strip() for text in given for url in text.split(",") if url.strip()])
-
-
-def _cluster_of(client: Client) -> list[dict[str, Any]]:
-    reply = client.send(Request("GET", "/v1/cluster"))
-    if not reply.is_success:
-        raise ClientError(reply.message)
-    return list(reply.json()["nodes"])
-
-
-def _query(**parameters: object) -> dict[str, str]:
-    return {name: str(value) for name, value in parameters.items() if value is not None}
-
-
-def _answer_seconds(options: argparse.Namespace) -> float:
-    return ANSWER_SECONDS if options.timeout_ms is None else options.timeout_ms / 1_000.0 + 10.0
-
-
-def _quoted(tag: str) -> str:
-    return tag if tag == "*" or tag.startswith('"') else f'"{tag}"'
-
-
-def _report(options: argparse.Namespace, reply: Reply, show: Callable[[Mapping[str, Any]], str]) -> Exit:
-    """Shows an answer of the API, whatever it says; returns what it means for a script."""
-    content = reply.json()
-    if options.json:
-        _print_json(content)
-    elif reply.is_success:
-        print(show(content))
-    else:
-        _fail(reply.message, Exit.FAILED)
-    return _OF_STATUS.get(reply.status, Exit.OK if reply.is_success else Exit.FAILED)
-
-
-def _print_json(content: object) -> None:
-    print(json.dumps(content, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False))
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    lines = (
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (header, *rows)
-    )
-    return "\n".join(line.rstrip() for line in lines)
 
 
 if __name__ == "__main__":

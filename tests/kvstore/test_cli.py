@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from kvstore.cli import UsageError, check_sides, main
+from kvstore.cli import main
+from kvstore.commands import UsageError, check_sides
 
 GREEN = {"id": "a.1.2.0", "color": "green", "revision": 7, "outcome": "applied"}
 RED = {"id": "a.1.2.0", "color": "red", "outcome": "pending"}
