@@ -288,10 +288,9 @@ class Group:
             if isinstance(output, Emitted):
                 self._send_control(output.control, effects)
             elif isinstance(output, Suspected):
-                members = [machine for machine in output.machines if machine in self._lansis.view.members]
-                if members:
-                    self._lansis.suspect(members)
-                    self._require_covers(effects)
+                # Also if they are strangers: what we were to have because of a JOIN of theirs, nobody may have.
+                self._lansis.suspect(output.machines)
+                self._require_covers(effects)
                 details: dict[str, object] = {"machines": list(map(str, output.machines))}
                 effects.append(Journal(Event.SUSPECTED, str(self.view.id), output.cause, details))
             elif isinstance(output, Installed):

@@ -284,9 +284,11 @@ class CausalDag:
 
     def suspect(self, machines: Iterable[Machine]) -> None:
         """From now on only what others have of these machines' units may enter. What was required before must be
-        required again: those who had it may be among the suspects now."""
-        self.is_ending = True
+        required again: those who had it may be among the suspects now, or outside the view and suspected there."""
         self._suspects.update((machine, None) for machine in machines if machine in self.streams)
+        if not self._suspects:
+            return
+        self.is_ending = True
         trusted = [stream for machine, stream in self.streams.items() if machine not in self._suspects]
         for machine in self._suspects:
             stream = self.streams[machine]

@@ -11,3 +11,7 @@ from tests.simulator.runner import run_seeds
 def test_seeds_pass(first: int, capsys: pytest.CaptureFixture[str]) -> None:
     failures = run_seeds("corel", range(first, first + 10), (3, 6), jobs=1)
     assert failures == 0, capsys.readouterr().out
+
+
+def test_what_a_stranger_wanted_of_a_suspect_is_not_taken_in_once_the_stranger_is_suspected() -> None:
+    assert run_seeds("corel", [8446], (3, 9), jobs=1) == 0

@@ -51,7 +51,7 @@ MUTANTS = [
     Mutant(
         "what a suspect sends is taken in",
         ("BrokenInvariant", "virtual_synchrony"),
-        (Edit(Group, "_execute", "self._lansis.suspect(members)", "pass"),),
+        (Edit(Group, "_execute", "self._lansis.suspect(output.machines)", "pass"),),
         first_seed=70,
     ),
     Mutant(

@@ -461,6 +461,24 @@ def test_what_was_pending_of_a_suspect_stays_out_too() -> None:
     assert dag.insert_pending() == [first]
 
 
+def test_what_was_required_because_of_a_stranger_is_not_any_more_when_that_is_suspected() -> None:
+    dag = dag_of("abc")
+    dag.suspect([C])
+    dag.require(acks(c=1))
+    assert missing(dag.streams[C], 8) == ((1, 1),)
+    dag.suspect([D])  # who is not in the view
+    assert missing(dag.streams[C], 8) == ()
+    assert dag.store(packet("c", 1)) == []
+    assert dag.inserted() == acks(a=0, b=0, c=0)
+
+
+def test_to_suspect_strangers_alone_ends_no_view() -> None:
+    dag = dag_of("abc")
+    dag.suspect([D])
+    assert not dag.is_ending
+    assert dag.store(packet("c", 1)) == [packet("c", 1)]
+
+
 Mention: TypeAlias = Callable[[CausalDag, Machine], object]
 MENTIONS: dict[str, Mention] = {
     "a packet": lambda dag, namer: dag.store(packet(namer.name, 1, acks={"c": 1})),
