@@ -48,6 +48,7 @@ from kvstore.operations import (
     Write,
 )
 from kvstore.service import Service
+from kvstore.state import Item
 
 PREFIX = b"/v1/kv/"
 PATCH_BYTES_MAX = 2 * VALUE_BYTES_MAX
@@ -104,7 +105,7 @@ class KeyValueApp:
         else:
             level = Read.GREEN
         if level is Read.RED:
-            item, color = service.find_red(key)
+            item, color = self._find_red(key)
         else:
             item = service.find(key)
         if item is None:
@@ -117,6 +118,12 @@ class KeyValueApp:
             if name == b"if-none-match" and matches(value.decode("latin-1"), etag(item)):
                 return not_modified(item, color)
         return value_response(item, color)
+
+    def _find_red(self, key: str) -> tuple[Item | None, Color]:
+        try:
+            return self._service.find_red(key)
+        except Overloaded:
+            raise overloaded() from None
 
     async def _wait_for(self, level: Read, found: Mapping[str, str]) -> None:
         try:

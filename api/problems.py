@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from corel.store import StoreError
 from kvstore.machine import Trouble
 from kvstore.operations import InvalidWrite
 
@@ -38,7 +39,7 @@ def overloaded() -> Problem:
     return Problem(
         429,
         "overloaded",
-        "Too many writes wait on this node already; nothing was accepted. Try again in a second, or another node.",
+        "Too much waits on this node already; nothing was accepted. Try again in a second, or another node.",
         headers={"Retry-After": "1"},
     )
 
@@ -47,6 +48,10 @@ def trouble(kind: Trouble, what: str = "") -> Problem:
     """Why a request was not served."""
     status, message = _SENTENCES[kind]
     return Problem(status, str(kind), what or message, headers={"Retry-After": "1"})
+
+
+def damaged(error: StoreError) -> Problem:
+    return Problem(500, "damaged", f"What is on this node's disk cannot be read: {error}")
 
 
 _SENTENCES = {

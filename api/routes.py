@@ -15,15 +15,17 @@ from starlette.exceptions import HTTPException
 from api import schemas
 from api.answers import Response, outcome_json, write_response
 from api.kv import Read
-from api.problems import Problem, invalid, overloaded, trouble
+from api.problems import Problem, damaged, invalid, overloaded, trouble
 from api.requests import TIMEOUT_MS, TIMEOUT_MS_MAX, Room, body_of, choice, headers_of, json_of, number, parameters
 from api.status import cluster_json, log_json, status_json
 from api.transactions import transaction_of
 from corel.corel import Stage
 from corel.messages import Color, MessageId
+from corel.store import StoreError
 from kvstore.machine import Ack, Overloaded, Trouble
 from kvstore.operations import InvalidWrite
 from kvstore.service import Service
+from kvstore.state import Outcome
 from transport.chaos import Chaos
 from transport.messages import SEQUENCE_MAX, Machine
 
@@ -70,6 +72,11 @@ def _handle_errors(app: FastAPI) -> None:
     @app.exception_handler(Problem)
     async def on_problem(request: Request, problem: Problem) -> JSONResponse:
         return JSONResponse(problem.body(), problem.status, problem.headers)
+
+    @app.exception_handler(StoreError)
+    async def on_damage(request: Request, error: StoreError) -> JSONResponse:
+        problem = damaged(error)
+        return JSONResponse(problem.body(), problem.status)
 
     @app.exception_handler(HTTPException)
     async def on_http(request: Request, error: HTTPException) -> JSONResponse:
@@ -187,13 +194,13 @@ def _add_writes(app: FastAPI, service: Service, room: Room) -> None:
         """What became of a write. Every node can tell."""
         parameters(request.scope["query_string"], ("wait", "timeout_ms"))
         message_id, index = _parse_write_id(write_id)
-        known = service.outcome(message_id, index)
+        known = _outcome(service, message_id, index)
         if wait is not None and (known is None or known[0] is not Color.GREEN):
             try:
                 await service.green(message_id, timeout_ms)
             except Overloaded:
                 raise overloaded() from None
-            known = service.outcome(message_id, index)
+            known = _outcome(service, message_id, index)
         if known is None:
             raise Problem(
                 404,
@@ -202,6 +209,13 @@ def _add_writes(app: FastAPI, service: Service, room: Room) -> None:
                 "not met since, ask that node, or ask again when they are connected.",
             )
         return {"id": write_id, **outcome_json(*known)}
+
+
+def _outcome(service: Service, message_id: MessageId, index: int) -> tuple[Color, Outcome | None] | None:
+    try:
+        return service.outcome(message_id, index)
+    except Overloaded:
+        raise overloaded() from None
 
 
 def _parse_write_id(text: str) -> tuple[MessageId, int]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import socket
 from collections.abc import Mapping
-from contextlib import nullcontext
 from typing import Any
 
 import uvicorn
@@ -15,9 +15,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from api.answers import problem_response
 from api.kv import KeyValueApp
-from api.problems import trouble
+from api.problems import damaged, trouble
 from api.requests import Gone, Receive, Room, Scope, Send
 from api.routes import make_app
+from corel.store import StoreError
 from kvstore.machine import Trouble
 from kvstore.service import Service
 from transport.udp import Address
@@ -31,6 +32,8 @@ IDLE_SECONDS = 75.0
 """How long a connection may lie idle between requests, or before the first."""
 BODY_SECONDS = 30.0
 """How long a client may take to send a body."""
+READ_SECONDS = 30.0
+"""How long a client may leave an answer unread that does not fit the buffers."""
 HEADER_BYTES_MAX = 65_536
 STOP_SECONDS = 5
 """How long requests under way may go on when the node stops."""
@@ -58,9 +61,15 @@ class App:
             await app(scope, receive, send)  # type: ignore[arg-type]
         except Gone:
             pass  # there is nobody to answer
+        except StoreError as error:
+            await problem_response(damaged(error)).send(send)
         except asyncio.CancelledError:
-            if not scope["state"].get(HUNG_UP):  # the node stops, and this waited for too long
-                await problem_response(trouble(Trouble.AWAY)).send(send)
+            if scope["state"].get(HUNG_UP):
+                return
+            is_read = scope["method"] in ("GET", "HEAD")  # the node stops, and this waited for too long
+            with contextlib.suppress(RuntimeError, TimeoutError):  # it is being answered already
+                async with asyncio.timeout(1.0):
+                    await problem_response(trouble(Trouble.AWAY if is_read else Trouble.UNDECIDED)).send(send)
 
 
 class PatientProtocol(HttpToolsProtocol):
@@ -71,6 +80,7 @@ class PatientProtocol(HttpToolsProtocol):
     _is_in_headers = False
     _header_bytes = 0
     _task: asyncio.Task[None] | None = None
+    _write_deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -81,6 +91,8 @@ class PatientProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._expect(None)
+        if self._write_deadline is not None:
+            self._write_deadline.cancel()
         if self._task is not None and not self._task.done() and self.cycle is not None:
             self.cycle.scope["state"][HUNG_UP] = True
             self._task.cancel()
@@ -94,7 +106,7 @@ class PatientProtocol(HttpToolsProtocol):
         if not self._is_in_message:
             self._expect(None)
             return
-        if self._is_in_headers:
+        if was_in_headers and self._is_in_headers:  # all of it, so headers that never end count too
             self._header_bytes += len(data)
         if self._header_bytes > HEADER_BYTES_MAX:
             self._refuse(431, "headers_too_large", f"Headers have at most {HEADER_BYTES_MAX:,} bytes.")
@@ -128,8 +140,18 @@ class PatientProtocol(HttpToolsProtocol):
         if self._is_in_message and self._deadline is None:  # answered before all of it was here
             self._expect(BODY_SECONDS)
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._write_deadline = self.loop.call_later(READ_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._write_deadline is not None:
+            self._write_deadline.cancel()
+            self._write_deadline = None
+
     def send_400_response(self, msg: str) -> None:
-        self._refuse(400, "invalid_http", "This is not a request of HTTP/1.1. Nothing was accepted.")
+        self._refuse(400, "invalid_http", "This is not a request of HTTP/1.1.")
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._task = self.loop.create_task(cycle.run_asgi(app))
@@ -157,6 +179,12 @@ class PatientProtocol(HttpToolsProtocol):
 
     def _refuse(self, status: int, code: str, message: str) -> None:
         self._expect(None)
+        is_body = self._is_in_message and not self._is_in_headers
+        if self.pipeline or (self.cycle is not None and not self.cycle.response_complete and not is_body):
+            # An earlier request is not answered yet: this would be taken for its answer.
+            self.cycle.keep_alive = False
+            self.flow.pause_reading()
+            return
         body = json.dumps({"error": code, "message": message}).encode()
         head = f"HTTP/1.1 {status} {code}\r\ncontent-type: application/json\r\nconnection: close\r\n"
         self.transport.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
@@ -167,7 +195,7 @@ class _Server(uvicorn.Server):
     """Signals are the node's business."""
 
     def capture_signals(self) -> Any:
-        return nullcontext()
+        return contextlib.nullcontext()
 
 
 def listen(http: Address) -> socket.socket:
@@ -201,6 +229,7 @@ async def serve(
         log_level="warning",
         server_header=False,
         date_header=False,
+        proxy_headers=False,
         timeout_keep_alive=int(IDLE_SECONDS),
         timeout_graceful_shutdown=STOP_SECONDS,
     )

@@ -20,7 +20,7 @@ from typing import Protocol, TypeAlias
 
 from corel.corel import Stage
 from corel.effects import Greened, Logged
-from corel.message_queue import MessageQueue
+from corel.message_queue import BrokenInvariant, MessageQueue
 from corel.messages import Color, Entry, MessageId
 from corel.outbox import TooMuch
 from kvstore.green_state import Checkpoint, GreenState, Tree, write_id
@@ -116,6 +116,9 @@ class StoreConfig:
     apply_writes_max: int = 1_024
     """Writes applied before the network gets its turn."""
 
+    red_writes_max: int = 16_384
+    """Writes that one look at the red state may have to apply. A look that needs more is told to try again."""
+
     waiters_max: int = 16_384
     """Readers and others who wait for a revision, a write or a linearizable read. More are refused."""
 
@@ -157,8 +160,14 @@ class _Waiting:
     reply: Reply
     progress: _Progress = _Progress.HELD
     write_id: str = ""
+    index: int = 0
+    """In its message."""
     entry: Entry | None = None
     """Its message, once that is on this node's disk."""
+
+    @property
+    def is_told(self) -> bool:
+        return self.progress is _Progress.ANSWERED
 
 
 @dataclass(slots=True)
@@ -172,7 +181,7 @@ class _Reader:
 
 
 class Machine:
-    """One node's store. `submit` and `probe` hand things to the log; they may call back at once."""
+    """One node's store. `submit` and `probe` hand things to the log; what comes of a message is reported later."""
 
     def __init__(
         self,
@@ -209,8 +218,10 @@ class Machine:
         """They wait for this message to be green."""
         self._revisions: list[tuple[int, int, _Once]] = []
         """They wait for this revision: a heap."""
-        self._patience: list[tuple[Milliseconds, int, Callable[[], None]]] = []
-        """Who gives up when: a heap."""
+        self._patience: list[tuple[Milliseconds, int, _Waiting | _Once]] = []
+        """Who gives up when: a heap. Those who were answered are in it until there are too many of them."""
+        self._unanswered = 0
+        """Writes that somebody waits for."""
         self._count = 0
         self._waiters = 0
         """Readers, followers and those who wait for a revision that have not been told."""
@@ -236,7 +247,8 @@ class Machine:
         waiting = _Waiting(data, ack, deadline, reply)
         self._held.append(waiting)
         self._count_held(waiting, 1)
-        self._be_patient(deadline, lambda: self._give_up_write(waiting))
+        self._unanswered += 1
+        self._be_patient(deadline, waiting)
 
     def dispatch(self) -> None:
         """Sends what may leave."""
@@ -251,17 +263,23 @@ class Machine:
         try:
             message_id = self._submit(encode_batch([waiting.data for waiting in batch]))
         except TooMuch:  # the log says when it takes more, by logging
-            self._held.extendleft(reversed(batch))
-            for waiting in batch:
-                self._count_held(waiting, 1)
+            self._hold_again(batch)
             return False
+        except BaseException:
+            self._hold_again(batch)
+            raise
         for index, waiting in enumerate(batch):
             waiting.progress = _Progress.SENT
-            waiting.write_id = write_id(message_id, index)
+            waiting.write_id, waiting.index = write_id(message_id, index), index
             waiting.data = b""
         self._sent[message_id] = batch
         self._ahead.add(message_id)
         return True
+
+    def _hold_again(self, batch: list[_Waiting]) -> None:
+        self._held.extendleft(reversed(batch))
+        for waiting in batch:
+            self._count_held(waiting, 1)
 
     def _next_batch(self) -> list[_Waiting]:
         is_primary = self._log.stage is Stage.PRIMARY
@@ -296,6 +314,8 @@ class Machine:
         self._count_held(waiting, -1)
         waiting.data = b""
         self._answer(waiting, Failed(trouble))
+        if len(self._held) > _PRUNE_FROM + 2 * self._held_count:
+            self._held = deque(one for one in self._held if one.progress is not _Progress.ANSWERED)
 
     def _count_held(self, waiting: _Waiting, sign: int) -> None:
         self._held_count += sign
@@ -304,7 +324,9 @@ class Machine:
     def _answer(self, waiting: _Waiting, answer: Answer) -> None:
         if waiting.progress is not _Progress.ANSWERED:
             waiting.progress = _Progress.ANSWERED
-            waiting.reply(answer)
+            self._unanswered -= 1
+            reply, waiting.reply = waiting.reply, _tell_nobody
+            reply(answer)
 
     def _accept(self, waiting: _Waiting) -> None:
         """It is on this node's disk: yellow if it was received in a primary component, and may be final
@@ -325,10 +347,13 @@ class Machine:
                         waiting.entry = entry
                     if waiting.ack is Ack.RED or (waiting.ack is Ack.AUTO and not is_primary):
                         self._accept(waiting)
+                self._forget_answered(entry.id)
         self.dispatch()
 
     def greened(self, greened: Greened) -> None:
-        skipped = max(0, self.green.line + len(self._backlog) - greened.position)
+        skipped = self.green.line + len(self._backlog) - greened.position
+        if skipped < 0:
+            raise BrokenInvariant(f"green messages from {greened.position} on, {-skipped} before them are missing")
         self._backlog.extend(greened.entries[skipped:])
         self.work()
 
@@ -336,8 +361,9 @@ class Machine:
         """Applies green messages, as many as may be before others get their turn."""
         left = self.config.apply_writes_max
         while self._backlog and left > 0:
-            entry = self._backlog.popleft()
+            entry = self._backlog[0]
             applied = self.green.apply(entry.id, self._log.body_of(entry))
+            self._backlog.popleft()
             left -= max(1, len(applied))
             self._on_applied(entry.id, applied)
         while self._revisions and self._revisions[0][0] <= self.green.revision:
@@ -346,8 +372,8 @@ class Machine:
 
     def _on_applied(self, message_id: MessageId, applied: list[Applied]) -> None:
         self._ahead.discard(message_id)
-        for waiting, done in zip(self._sent.pop(message_id, ()), applied, strict=False):
-            self._answer(waiting, Done(waiting.write_id, done))
+        for waiting in self._sent.pop(message_id, ()):
+            self._answer(waiting, Done(waiting.write_id, applied[waiting.index]))
         for ready in self._followers.pop(message_id, ()):
             ready(None)
 
@@ -355,14 +381,24 @@ class Machine:
         """The log is in another stage."""
         stage = self._log.stage
         if stage is Stage.NON_PRIMARY:
-            for waiting in chain.from_iterable(self._sent.values()):
-                if waiting.progress is _Progress.LOGGED and waiting.ack is Ack.AUTO:
-                    self._accept(waiting)
+            for message_id, sent in list(self._sent.items()):
+                for waiting in sent:
+                    if waiting.progress is _Progress.LOGGED and waiting.ack is Ack.AUTO:
+                        self._accept(waiting)
+                self._forget_answered(message_id)
         if stage is not Stage.PRIMARY:
             self._readers = [*self._probed, *self._proven, *self._readers]
             self._probed, self._proven = [], deque()
         self._begin_probe()
         self.dispatch()
+
+    def _forget_answered(self, message_id: MessageId) -> None:
+        """Red writes may wait for hours to be green; nobody waits for them."""
+        unanswered = [one for one in self._sent[message_id] if one.progress is not _Progress.ANSWERED]
+        if unanswered or message_id in self._ahead:
+            self._sent[message_id] = unanswered
+        else:
+            del self._sent[message_id]
 
     # Reading
 
@@ -376,9 +412,11 @@ class Machine:
         return self._red.item(key), self._red.color(key)
 
     def _refresh(self) -> None:
+        """Raises `Overloaded` if there is more to look at than may be at once; the next look goes on."""
         queue = self._log.queue
         entries = [*self._backlog, *queue]
-        self._red.refresh(entries, len(self._backlog) + len(queue.yellow))
+        if not self._red.refresh(entries, len(self._backlog) + len(queue.yellow), self.config.red_writes_max):
+            raise Overloaded("the red state is being brought up to date")
 
     def when_linearizable(self, deadline: Milliseconds, ready: Ready) -> None:
         """Tells when the green state has everything that was green anywhere when this was called. Raises
@@ -395,7 +433,7 @@ class Machine:
             raise Overloaded(f"{self._waiters} requests wait")
         self._waiters += 1
         once = _Once(ready, self._has_been_told)
-        self._be_patient(deadline, lambda: once(Trouble.TIMEOUT))
+        self._be_patient(deadline, once)
         return once
 
     def _has_been_told(self) -> None:
@@ -486,13 +524,20 @@ class Machine:
 
     # Time
 
-    def _be_patient(self, deadline: Milliseconds, give_up: Callable[[], None]) -> None:
+    def _be_patient(self, deadline: Milliseconds, who: _Waiting | _Once) -> None:
+        if len(self._patience) > _PRUNE_FROM + 2 * (self._unanswered + self._waiters):
+            self._patience = [one for one in self._patience if not one[2].is_told]
+            heapify(self._patience)
         self._count += 1
-        heappush(self._patience, (deadline, self._count, give_up))
+        heappush(self._patience, (deadline, self._count, who))
 
     def tick(self, now: Milliseconds) -> None:
         while self._patience and self._patience[0][0] <= now:
-            heappop(self._patience)[2]()
+            who = heappop(self._patience)[2]
+            if isinstance(who, _Once):
+                who(Trouble.TIMEOUT)
+            else:
+                self._give_up_write(who)
         if self._backlog:
             self.work()
         self.dispatch()
@@ -537,6 +582,10 @@ class Machine:
     def _everyone_waiting(self) -> Iterator[_Waiting]:
         yield from list(self._held)
         yield from list(chain.from_iterable(self._sent.values()))
+
+
+def _tell_nobody(answer: Answer) -> None:
+    """Instead of one who was told: what it held can go."""
 
 
 class _Once:

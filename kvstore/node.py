@@ -163,14 +163,14 @@ class Node:
         try:
             transport = fit_to_network(config, self.udp.receive_buffer_bytes)
             self._make_machine(config, transport)
-        except ValueError:
+            if self.log is not None and config.log is not None:
+                self.writer = Writer(config.log.store, self._loop, self._on_persisted, self._on_disk_failed)
+                self._sync_stall_ms = config.log.corel.sync_stall_ms
+                self._watch_disk()
+                self._execute(self._replica().start())
+        except BaseException:
             self.close()
             raise
-        if self.log is not None and config.log is not None:
-            self.writer = Writer(config.log.store, self._loop, self._on_persisted, self._on_disk_failed)
-            self._sync_stall_ms = config.log.corel.sync_stall_ms
-            self._watch_disk()
-            self._execute(self._replica().start())
         self._wake_at(self.machine.next_deadline())
 
     def _make_machine(self, config: NodeConfig, transport: TransportConfig) -> None:
@@ -278,7 +278,7 @@ class Node:
             if not self._is_settling:
                 self._settle()
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
 
     def _on_disk_failed(self, error: StoreError) -> None:
         """Others wait for our disk with every message, so we leave them (trap 8). Reads go on."""
@@ -304,7 +304,7 @@ class Node:
             if not self._is_settling:
                 self._settle()
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
 
     def _take_in(self, arrivals: Arrivals) -> None:
         now = self._now()
@@ -364,7 +364,7 @@ class Node:
         try:
             self._settle()
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
 
     def _execute(self, effects: Sequence[Effect | ReplicaEffect]) -> None:
         for effect in effects:
@@ -429,7 +429,10 @@ class Node:
         if self._journal is not None:
             self._journal.write(entry, self._now())
 
-    def _fail(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
+        """Stops, because nobody knows what is true any more."""
+        if self._is_closed:
+            return
         log.critical("the node stops: %s", error, exc_info=None if isinstance(error, Twin) else error)
         self.close()
         self._upward.failed(error)

@@ -23,9 +23,9 @@ from kvstore.node import LogConfig, Node, NodeConfig, Upward
 from membership.config import MembershipConfig
 from membership.floor import ClockFloor
 from transport.config import TransportConfig
-from transport.incarnation import next_incarnation
+from transport.incarnation import IncarnationError, next_incarnation
 from transport.messages import Machine
-from transport.udp import Mode
+from transport.udp import Mode, UdpError
 
 log = logging.getLogger("corelkv")
 
@@ -77,6 +77,7 @@ class Participant:
         self._on_started = on_started
         self._journal_directory = journal
         self._return: asyncio.Task[None] | None = None
+        self._is_closing = False
         self.store = Store(config.data, config.cluster, config.node, config.is_new_cluster)
         self.trouble: StoreError | None = None
         """Why the node is away; None while it takes part."""
@@ -95,8 +96,10 @@ class Participant:
 
     async def close(self) -> None:
         """Stops, when the write under way has ended."""
+        self._is_closing = True
         if self._return is not None:
             self._return.cancel()
+            await asyncio.wait([self._return], timeout=FLUSH_SECONDS)
         await self.node.flush(FLUSH_SECONDS)
         self.node.close()
         with contextlib.suppress(TimeoutError):  # a stalled disk: the process ends without it
@@ -129,6 +132,8 @@ class Participant:
 
     def _on_disk_failed(self, error: StoreError) -> None:
         self.trouble = error
+        if self._is_closing:
+            return
         self._return = asyncio.get_running_loop().create_task(self._come_back())
         self._on_failed(error)
 
@@ -136,11 +141,20 @@ class Participant:
         await self._writer_ended()
         while True:
             try:
-                await asyncio.get_running_loop().run_in_executor(None, self.store.probe)
+                probe = asyncio.get_running_loop().run_in_executor(None, self.store.probe)
+                await asyncio.shield(probe)
                 self.node = self._start()
-            except (StoreError, OSError) as error:
+            except (StoreError, UdpError, IncarnationError, OSError) as error:
                 log.warning("still away: %s", error)
                 await asyncio.sleep(RETRY_SECONDS)
+            except asyncio.CancelledError:
+                with contextlib.suppress(StoreError):
+                    await probe  # the store is not closed under it
+                raise
+            except Exception as error:
+                log.critical("the node cannot come back: %s", error, exc_info=error)
+                self._upward.failed(error)
+                return
             else:
                 log.info("the disk takes writes again")
                 self.trouble = None

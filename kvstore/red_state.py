@@ -6,6 +6,7 @@ change of the order it is made anew."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from sys import maxsize
 from typing import NamedTuple
 
 from corel.messages import Color, Entry
@@ -37,21 +38,25 @@ class RedState:
         self._memories: dict[str, Remembered] = {}
         self._outcomes: dict[str, Outcome] = {}
 
-    def refresh(self, entries: Sequence[Entry], yellows: int) -> None:
+    def refresh(self, entries: Sequence[Entry], yellows: int, writes_max: int = maxsize) -> bool:
         """`entries` is everything that the green state has not seen, in order; so many of them are yellow, or
-        green by now."""
+        green by now. Returns False if it has looked at as many writes as it may, and there are more."""
         known = len(self._entries)
         if self._line != self._green.line or self._entries != list(entries[:known]):
             self._clear()
             known = 0
         self._yellows = yellows
         for entry in entries[known:]:
-            self._apply(entry)
+            if writes_max <= 0:
+                return False
+            writes_max -= self._apply(entry)
+        return True
 
-    def _apply(self, entry: Entry) -> None:
+    def _apply(self, entry: Entry) -> int:
+        """Returns how many writes there were."""
         place = len(self._entries)
-        for index, data in enumerate(decode_batch(self._body_of(entry))):
-            write = decode_write(data)
+        batch = [(data, decode_write(data)) for data in decode_batch(self._body_of(entry))]
+        for index, (data, write) in enumerate(batch):
             name = write_id(entry.id, index)
             done = apply(self, write, data, name, self._line + place, None)
             self._outcomes[name] = done.outcome
@@ -60,6 +65,7 @@ class RedState:
             if done.remembered is not None and write.idempotency_key is not None:
                 self._memories[write.idempotency_key] = done.remembered
         self._entries.append(entry)
+        return len(batch)
 
     def item(self, key: str) -> Item | None:
         known = self._items.get(key)

@@ -47,11 +47,15 @@ class Service:
         self.config = config
         self._loop = asyncio.get_running_loop()
         self._machine: Machine | None = None
+        self._is_live = False
+        """Whether the machine is the running node's. One that has left is only read."""
+        self._is_leaving = False
         self._tree: LmdbTree | None = None
         self._timer: asyncio.Handle | None = None
         self._wakes_at = float("inf")
         self._is_dispatching = False
         self.started_at = time.time()
+        self._tell_failed = on_failed
         upward = Upward(
             logged=self._on_logged,
             greened=self._on_greened,
@@ -59,14 +63,19 @@ class Service:
             journaled=self._on_journaled,
             also_write=self._also_write,
             disk_failed=self._on_disk_failed,
-            failed=on_failed,
+            failed=self._on_failed,
         )
         self.participant = Participant(
             config.participant, upward, config.journal, self._on_started, self._on_opened
         )
 
     def leave(self) -> None:
-        """Answers everybody who waits: nothing more will come."""
+        """Answers everybody who waits, and takes no more: nothing will come."""
+        self._is_leaving = True
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self._is_live = False
         if self._machine is not None:
             self._machine.leave()
 
@@ -83,7 +92,7 @@ class Service:
         """Raises `InvalidWrite` or `Overloaded`."""
         data = encode_write(write)
         machine = self._machine
-        if machine is None or self.participant.trouble is not None:
+        if machine is None or not self._is_live:
             return Failed(Trouble.AWAY)
         answer: asyncio.Future[Answer] = self._loop.create_future()
         machine.write(data, ack, self._now() + timeout_ms, _resolve(answer))
@@ -143,7 +152,7 @@ class Service:
 
     @property
     def is_primary(self) -> bool:
-        return self.log.stage is Stage.PRIMARY and self.participant.trouble is None
+        return self.log.stage is Stage.PRIMARY and self._is_live
 
     def entries(self, first: int, limit: int) -> list[Inspected]:
         """Messages of the log from this position on."""
@@ -160,20 +169,21 @@ class Service:
         assert self._tree is not None
         self._tree.load()
         self._machine = Machine(node.log, self._tree, node.submit, node.probe, self.config.store)
+        self._is_live = not self._is_leaving
         self._machine.stage_changed()
         self._sleep()
 
     def _on_logged(self, logged: Logged) -> None:
-        if self._machine is not None:
+        if self._machine is not None and self._is_live:
             self._machine.logged(logged)
 
     def _on_greened(self, greened: Greened) -> None:
-        if self._machine is not None:
+        if self._machine is not None and self._is_live:
             self._machine.greened(greened)
             self._sleep()
 
     def _on_proven(self, number: int) -> None:
-        if self._machine is not None:
+        if self._machine is not None and self._is_live:
             self._machine.proven(number)
 
     def _on_journaled(self, entry: Journal) -> None:
@@ -182,16 +192,20 @@ class Service:
         if entry.details["stage"] in (Stage.PRIMARY, Stage.NON_PRIMARY):
             members = ", ".join(member.name for member in self.log.view.members)
             log.info("%s with %s", str(entry.details["stage"]).replace("_", " "), members)
-        if self._machine is not None:
+        if self._machine is not None and self._is_live:
             self._machine.stage_changed()
 
     def _on_disk_failed(self, error: StoreError) -> None:
+        self._let_go()
+
+    def _on_failed(self, error: Exception) -> None:
         self.leave()
+        self._tell_failed(error)
 
     # Checkpoints
 
     def _also_write(self, green_line: int) -> Extra | None:
-        if self._machine is None:
+        if self._machine is None or not self._is_live:
             return None
         return self._extra(self._machine, self._machine.take_checkpoint(green_line, self._now()))
 
@@ -209,8 +223,8 @@ class Service:
 
         def done() -> None:
             machine.green.written(checkpoint)
-            if machine is self._machine:
-                self._write_checkpoint(machine)
+            if machine is self._machine and self._is_live:
+                self._guard(lambda: self._write_checkpoint(machine))
 
         return Extra(lambda transaction: tree.write(transaction, checkpoint), done)
 
@@ -226,12 +240,19 @@ class Service:
 
     def _dispatch(self) -> None:
         self._is_dispatching = False
-        if self._machine is not None and self.participant.trouble is None:
-            self._machine.dispatch()
+        if self._machine is not None and self._is_live:
+            self._guard(self._machine.dispatch)
         self._sleep()
 
+    def _guard(self, step: Callable[[], None]) -> None:
+        """An exception in the store is a broken invariant as in the layers below: the node stops."""
+        try:
+            step()
+        except Exception as error:
+            self.node.fail(error)
+
     def _sleep(self) -> None:
-        if self._machine is None:
+        if self._machine is None or not self._is_live:
             return
         deadline = self._machine.next_deadline()
         if deadline >= self._wakes_at:
@@ -248,14 +269,13 @@ class Service:
     def _wake(self) -> None:
         self._wakes_at = float("inf")
         machine = self._machine
-        if machine is None or self.participant.trouble is not None:
-            return
-        machine.tick(self._now())
-        self._write_checkpoint(machine)
-        self._sleep()
+        if machine is not None and self._is_live:
+            self._guard(lambda: machine.tick(self._now()))
+            self._guard(lambda: self._write_checkpoint(machine))
+            self._sleep()
 
     async def _ready(self, ask: Callable[[Callable[[Trouble | None], None]], None]) -> Trouble | None:
-        if self.participant.trouble is not None:
+        if not self._is_live:
             return Trouble.AWAY
         answer: asyncio.Future[Trouble | None] = self._loop.create_future()
         ask(_resolve(answer))

@@ -90,6 +90,8 @@ class Remembered(NamedTuple):
     """Of its message."""
     verdict: Verdict
     revision: int | None
+    why: Why = Why.NONE
+    key: str = ""
     branch: bool = True
     """Whether its conditions held."""
 
@@ -136,6 +138,8 @@ def apply(
         outcome = Outcome(
             Verdict.DUPLICATE,
             known.revision,
+            known.why,
+            known.key,
             branch=known.branch,
             first_id=known.write_id,
             first_verdict=known.verdict,
@@ -143,7 +147,16 @@ def apply(
         return Applied(outcome, {})
     applied = _apply_new(source, write, write_id, next_revision)
     outcome = applied.outcome
-    memory = Remembered(write_id, digest, position, outcome.verdict, outcome.revision, outcome.branch)
+    memory = Remembered(
+        write_id,
+        digest,
+        position,
+        outcome.verdict,
+        outcome.revision,
+        outcome.why,
+        outcome.key,
+        outcome.branch,
+    )
     return Applied(outcome, applied.changes, applied.results, memory)
 
 

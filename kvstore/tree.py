@@ -64,8 +64,8 @@ class LmdbTree:
             value = transaction.get(_memory_key(idempotency_key))
         if value is None:
             return None
-        write_id, digest, position, verdict, *rest = self._store.unpack(value, "an idempotency key")
-        return Remembered(write_id, digest, position, Verdict(verdict), *rest)
+        write_id, digest, position, verdict, revision, why, *rest = self._store.unpack(value, "an idempotency key")
+        return Remembered(write_id, digest, position, Verdict(verdict), revision, Why(why), *rest)
 
     # Writing
 
@@ -80,7 +80,8 @@ class LmdbTree:
             transaction.put(_message_key(message_id), value, db=self._fates)
         for idempotency_key, memory in checkpoint.memories.items():
             name = _memory_key(idempotency_key)
-            transaction.put(name, pack([*memory[:3], str(memory.verdict), *memory[4:]]), db=self._memories)
+            value = pack([str(part) if isinstance(part, (Verdict, Why)) else part for part in memory])
+            transaction.put(name, value, db=self._memories)
             transaction.put(memory.position.to_bytes(8, "big") + name, b"", db=self._ages)
         at_once = max(_FORGOTTEN_AT_ONCE, 2 * len(checkpoint.memories))  # more than come, so none pile up
         self._forget(transaction, checkpoint.line - IDEMPOTENCY_POSITIONS - 1, at_once)

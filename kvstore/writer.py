@@ -52,8 +52,6 @@ class Writer:
         self._put(None, extra)
 
     def _put(self, persist: Persist | None, extra: Extra | None) -> None:
-        if self._since is None:
-            self._since = time.monotonic()
         self._queue.put((persist, extra))
 
     def busy_ms(self) -> float:
@@ -76,6 +74,7 @@ class Writer:
     def _run(self) -> None:
         while (job := self._queue.get()) is not None:
             persist, extra = job
+            self._since = time.monotonic()
             try:
                 if persist is not None:
                     self._store.write(persist.write, None if extra is None else extra.put)
@@ -84,7 +83,7 @@ class Writer:
             except StoreError as error:
                 self._report(self._on_failed, error)
                 return
-            self._since = None if self._queue.empty() else time.monotonic()
+            self._since = None
             self.writes += 1
             if persist is not None:
                 self._report(self._on_persisted, persist.token)

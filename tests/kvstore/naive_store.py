@@ -42,7 +42,7 @@ class NaiveStore:
             if self.position <= position + self._memory_length:
                 if first != write:
                     return Outcome(Verdict.REJECTED, 0, Why.IDEMPOTENCY_KEY_REUSED)
-                return Outcome(Verdict.DUPLICATE, what.revision, Why.NONE, "", what.branch, first_id, what.verdict)
+                return what._replace(verdict=Verdict.DUPLICATE, first_id=first_id, first_verdict=what.verdict)
         outcome = self._first_time(name, write)
         if write.idempotency_key is not None:
             self._used[write.idempotency_key] = (write, self.position, name, outcome)

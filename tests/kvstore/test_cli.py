@@ -370,7 +370,7 @@ from kvstore.service import Service
 started = Service._on_started
 def sabotaged(self, node, *rest):
     started(self, node, *rest)
-    asyncio.get_running_loop().call_later(0.05, node._fail, RuntimeError("two messages at one place"))
+    asyncio.get_running_loop().call_later(0.05, node.fail, RuntimeError("two messages at one place"))
 Service._on_started = sabotaged
 sys.exit(main(sys.argv[1:]))
 """

@@ -184,6 +184,74 @@ def test_many_green_messages_are_applied_in_turns() -> None:
     assert cluster.value("c", "log") == b"xxxxx"
 
 
+# Nothing is kept for those who were answered
+
+
+def test_answered_writes_leave_nothing_behind() -> None:
+    cluster = split()
+    machine = cluster.machines["c"]
+    for number in range(300):
+        cluster.ask("c", Put(f"k{number}", bytes(100)))
+        cluster.run()
+    assert machine._sent == {}
+    assert len(machine._patience) < 200
+    assert machine._unanswered == 0
+
+
+def test_withdrawn_writes_do_not_count_and_do_not_pile_up() -> None:
+    cluster = primary(StoreConfig(held_max=3))
+    cluster.views("abc")
+    machine = cluster.machines["a"]
+    for now in range(200):
+        put = cluster.ask("a", Put("k", b"v"), deadline=float(now))
+        machine.tick(float(now))
+        assert put.answer == Failed(Trouble.TIMEOUT)
+    assert machine.held == 0
+    assert len(machine._held) < 100
+
+
+def test_who_waits_is_bounded_and_forgotten_in_time() -> None:
+    cluster = primary(StoreConfig(waiters_max=3))
+    machine = cluster.machines["a"]
+    for now in range(200):
+        waiters = [Waiter() for _ in range(3)]
+        for waiter in waiters:
+            machine.when_revision(10**9, float(now), waiter)
+        with pytest.raises(Overloaded):
+            machine.when_linearizable(1e6, Waiter())
+        machine.tick(float(now))
+        assert {waiter.answer for waiter in waiters} == {Trouble.TIMEOUT}
+    assert len(machine._revisions) < 100
+
+
+def test_a_message_that_cannot_be_applied_is_not_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = primary()
+    machine = cluster.machines["a"]
+    real = machine.green.apply
+    monkeypatch.setattr(machine.green, "apply", lambda message_id, body: 1 / 0)
+    cluster.ask("b", Put("k", b"v"))
+    with pytest.raises(ZeroDivisionError):
+        cluster.run()
+    monkeypatch.setattr(machine.green, "apply", real)
+    machine.tick(0.0)
+    assert cluster.value("a", "k") == b"v"
+
+
+def test_a_look_at_the_red_state_is_bounded_and_goes_on() -> None:
+    cluster = primary(StoreConfig(red_writes_max=2))
+    cluster.settle("ab", "c")
+    for number in range(5):
+        cluster.ask("c", Put(f"k{number}", b"v"))
+        cluster.run()
+    machine = cluster.machines["c"]
+    for _ in range(2):
+        with pytest.raises(Overloaded):
+            machine.find_red("k4")
+    item, color = machine.find_red("k4")
+    assert item is not None
+    assert (item.value, color) == (b"v", Color.RED)
+
+
 # Linearizable reads
 
 

@@ -371,7 +371,7 @@ def test_a_duplicate_of_a_rejected_write_is_not_tried_again() -> None:
     run.write(write)
     run.do(Put("k", b"v"))
     outcome = run.write(write).outcome
-    assert outcome == Outcome(Verdict.DUPLICATE, 0, Why.NONE, "", False, "w1", Verdict.REJECTED)
+    assert outcome == Outcome(Verdict.DUPLICATE, 0, Why.CONDITION_FAILED, "k", False, "w1", Verdict.REJECTED)
     assert run.value("k") == b"v"
 
 

@@ -173,13 +173,7 @@ class Replay:
         if first.data != data:
             return Outcome(Verdict.REJECTED, 0, Why.IDEMPOTENCY_KEY_REUSED)
         was = first.outcome
-        return Outcome(
-            Verdict.DUPLICATE,
-            was.revision,
-            branch=was.branch,
-            first_id=first.write_id,
-            first_verdict=was.verdict,
-        )
+        return was._replace(verdict=Verdict.DUPLICATE, first_id=first.write_id, first_verdict=was.verdict)
 
     def _perform(self, write: Write, write_id: str) -> Outcome:
         result = perform(self._cells, write, write_id, self._holds)

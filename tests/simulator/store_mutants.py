@@ -110,12 +110,12 @@ MUTANTS = [
     Mutant(
         "writes of one message get each other's outcomes",
         ("acknowledged_writes",),
-        (Edit(Machine, "_on_applied", "applied, strict=False", "reversed(applied), strict=False"),),
+        (Edit(Machine, "_on_applied", "applied[waiting.index]", "applied[-1 - waiting.index]"),),
     ),
     Mutant(
         "a write that the log had no room for is sent twice",
         (),
-        (Edit(Machine, "_send_batch", "extendleft(reversed(batch))", "extendleft(reversed(batch + batch))"),),
+        (Edit(Machine, "_hold_again", "extendleft(reversed(batch))", "extendleft(reversed(batch + batch))"),),
         first_seed=36,
     ),
     Mutant(
