@@ -20,6 +20,7 @@ from kvstore.tree import LmdbTree
 from transport.udp import BroadcastMode
 
 PATIENCE_MS = 10_000.0
+CHECKPOINT_MS = 500.0
 
 
 def service_of(port: int, directory: Path, on_failed: Callable[[Exception], None] = lambda error: None) -> Service:
@@ -32,7 +33,7 @@ def service_of(port: int, directory: Path, on_failed: Callable[[Exception], None
         cluster=f"test-{port}",
         is_new_cluster=True,
     )
-    return Service(ServiceConfig(participant, StoreConfig()), on_failed)
+    return Service(ServiceConfig(participant, StoreConfig(checkpoint_ms=CHECKPOINT_MS)), on_failed)
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -62,15 +63,22 @@ def test_coming_back_after_a_full_disk_applies_nothing_twice(
         await until(lambda: service.is_primary)
         assert [await increment(service) for _ in range(3)] == [1, 2, 3]
         await asyncio.sleep(0.2)  # the green line is on disk, a checkpoint is not due
-        store, write, failures = service.participant.store, service.participant.store.write, [1]
+        store = service.participant.store
+        write, probe, failures = store.write, store.probe, [DiskFull("no room")]
 
         def failing(*arguments: Any) -> None:
-            if failures.pop() if failures else 0:
-                raise DiskFull("no room")
+            if failures:
+                raise failures.pop()
+            time.sleep(0.1)
             write(*arguments)
+
+        def slow_probe() -> None:
+            time.sleep(CHECKPOINT_MS / 1_000.0)
+            probe()
 
         monkeypatch.setattr(LmdbTree, "load", slow_load)
         monkeypatch.setattr(store, "write", failing)
+        monkeypatch.setattr(store, "probe", slow_probe)  # the checkpoint is due when the node comes back
         lost = await service.write(Write((Put("k", b"v"),)), Ack.GREEN, PATIENCE_MS)
         assert isinstance(lost, Failed)
         assert lost.trouble in (Trouble.AWAY, Trouble.UNDECIDED)
