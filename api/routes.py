@@ -57,7 +57,9 @@ _Key = Annotated[str, Path(description="Up to 480 bytes of UTF-8, percent-encode
 
 
 def make_app(service: Service, room: Room, urls: Mapping[str, str], with_chaos: bool) -> FastAPI:
-    app = FastAPI(title="corelkv", version="0.1.0", description=_DESCRIPTION, redoc_url=None)
+    app = FastAPI(
+        title="corelkv", version="0.1.0", description=_DESCRIPTION, redoc_url=None, redirect_slashes=False
+    )
     _handle_errors(app)
     _describe_keys(app)
     _add_writes(app, service, room)

@@ -22,6 +22,7 @@ from kvstore.journal import JournalWriter
 from kvstore.node import LogConfig, Node, NodeConfig, Upward
 from membership.config import MembershipConfig
 from membership.floor import ClockFloor
+from transport.chaos import Chaos
 from transport.config import TransportConfig
 from transport.incarnation import IncarnationError, next_incarnation
 from transport.messages import Machine
@@ -83,7 +84,7 @@ class Participant:
         """Why the node is away; None while it takes part."""
         try:
             on_opened(self.store)
-            self.node = self._start()
+            self.node = self._start(Chaos())
         except BaseException:
             self.store.close()
             raise
@@ -106,7 +107,7 @@ class Participant:
             await asyncio.wait_for(self._writer_ended(), FLUSH_SECONDS)
             self.store.close()
 
-    def _start(self) -> Node:
+    def _start(self, chaos: Chaos) -> Node:
         config = self._config
         incarnation = next_incarnation(config.data, config.is_new_cluster)
         node_config = NodeConfig(
@@ -123,6 +124,8 @@ class Participant:
         directory = self._journal_directory
         journal = None if directory is None else JournalWriter(directory, config.node)
         node = Node(node_config, self._upward, journal)
+        if node.chaos is not None:
+            node.chaos.chaos = chaos
         try:
             self._on_started(node)
         except BaseException:
@@ -143,7 +146,8 @@ class Participant:
             try:
                 probe = asyncio.get_running_loop().run_in_executor(None, self.store.probe)
                 await asyncio.shield(probe)
-                self.node = self._start()
+                chaos = self.node.chaos.chaos if self.node.chaos is not None else Chaos()
+                self.node = self._start(chaos)
             except (StoreError, UdpError, IncarnationError, OSError) as error:
                 log.warning("still away: %s", error)
                 await asyncio.sleep(RETRY_SECONDS)

@@ -17,6 +17,7 @@ from kvstore.operations import Increment, Put, Write
 from kvstore.participant import ParticipantConfig
 from kvstore.service import Service, ServiceConfig
 from kvstore.tree import LmdbTree
+from transport.chaos import Chaos
 from transport.udp import BroadcastMode
 
 PATIENCE_MS = 10_000.0
@@ -32,6 +33,7 @@ def service_of(port: int, directory: Path, on_failed: Callable[[Exception], None
         mode=BroadcastMode(("127.255.255.255", port)),
         cluster=f"test-{port}",
         is_new_cluster=True,
+        with_chaos=True,
     )
     return Service(ServiceConfig(participant, StoreConfig(checkpoint_ms=CHECKPOINT_MS)), on_failed)
 
@@ -62,6 +64,9 @@ def test_coming_back_after_a_full_disk_applies_nothing_twice(
         service = service_of(broadcast_port, tmp_path)
         await until(lambda: service.is_primary)
         assert [await increment(service) for _ in range(3)] == [1, 2, 3]
+        spoilt = Chaos(delay_ms=1.0)
+        assert service.node.chaos is not None
+        service.node.chaos.chaos = spoilt
         await asyncio.sleep(0.2)  # the green line is on disk, a checkpoint is not due
         store = service.participant.store
         write, probe, failures = store.write, store.probe, [DiskFull("no room")]
@@ -88,6 +93,7 @@ def test_coming_back_after_a_full_disk_applies_nothing_twice(
         item = service.find("n")
         assert item is not None
         assert item.value == b"4"
+        assert service.node.chaos.chaos == spoilt
         await service.close()
 
     asyncio.run(scenario())
