@@ -15,7 +15,7 @@ from api.answers import (
     value_response,
     write_response,
 )
-from api.problems import Problem, invalid, overloaded, trouble
+from api.problems import Problem, problem_of, trouble
 from api.requests import (
     Receive,
     Room,
@@ -48,7 +48,6 @@ from kvstore.operations import (
     Write,
 )
 from kvstore.service import Service
-from kvstore.state import Item
 
 PREFIX = b"/v1/kv/"
 PATCH_BYTES_MAX = 2 * VALUE_BYTES_MAX
@@ -89,8 +88,8 @@ class KeyValueApp:
                     f"A key takes {_METHODS}, not {method}.",
                     headers={"Allow": _METHODS},
                 )
-        except Problem as problem:
-            response = problem_response(problem)
+        except (Problem, InvalidWrite, Overloaded) as error:
+            response = problem_response(problem_of(error))
         await response.send(send, with_body=method != "HEAD")
 
     # Reading
@@ -105,7 +104,7 @@ class KeyValueApp:
         else:
             level = Read.GREEN
         if level is Read.RED:
-            item, color = self._find_red(key)
+            item, color = service.find_red(key)
         else:
             item = service.find(key)
         if item is None:
@@ -119,19 +118,7 @@ class KeyValueApp:
                 return not_modified(item, color)
         return value_response(item, color)
 
-    def _find_red(self, key: str) -> tuple[Item | None, Color]:
-        try:
-            return self._service.find_red(key)
-        except Overloaded:
-            raise overloaded() from None
-
     async def _wait_for(self, level: Read, found: Mapping[str, str]) -> None:
-        try:
-            await self._wait(level, found)
-        except Overloaded:
-            raise overloaded() from None
-
-    async def _wait(self, level: Read, found: Mapping[str, str]) -> None:
         patience_ms = timeout_ms(found)
         if level is Read.LINEARIZABLE:
             failed = await self._service.linearizable(patience_ms)
@@ -163,12 +150,7 @@ class KeyValueApp:
         held_against = conditions(key, headers.get(b"if-match"), headers.get(b"if-none-match"))
         operation = await self._operation(method, key, headers, scope, receive)
         write = Write((operation,), held_against, None, headers.get(b"idempotency-key"))
-        try:
-            return write_response(await self._service.write(write, ack, patience_ms))
-        except InvalidWrite as error:
-            raise invalid(error) from None
-        except Overloaded:
-            raise overloaded() from None
+        return write_response(await self._service.write(write, ack, patience_ms))
 
     async def _operation(
         self, method: str, key: str, headers: Mapping[bytes, str], scope: Scope, receive: Receive

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from corel.store import StoreError
-from kvstore.machine import Trouble
+from kvstore.machine import Overloaded, Trouble
 from kvstore.operations import InvalidWrite
 
 
@@ -30,9 +30,18 @@ class Problem(Exception):
         return {"error": self.code, "message": str(self), **self.details}
 
 
-def invalid(error: InvalidWrite) -> Problem:
-    is_large = error.code in ("value_too_large", "txn_too_large", "key_too_large")
-    return Problem(413 if is_large and error.code != "key_too_large" else 400, error.code, str(error))
+def problem_of(error: Exception) -> Problem:
+    """What any request can run into, as an answer."""
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, InvalidWrite):
+        status = 413 if error.code in ("value_too_large", "txn_too_large") else 400
+        return Problem(status, error.code, str(error))
+    if isinstance(error, StoreError):
+        return Problem(500, "damaged", f"What is on this node's disk cannot be read: {error}")
+    if isinstance(error, Overloaded):
+        return overloaded()
+    raise error
 
 
 def overloaded() -> Problem:
@@ -48,10 +57,6 @@ def trouble(kind: Trouble, what: str = "") -> Problem:
     """Why a request was not served."""
     status, message = _SENTENCES[kind]
     return Problem(status, str(kind), what or message, headers={"Retry-After": "1"})
-
-
-def damaged(error: StoreError) -> Problem:
-    return Problem(500, "damaged", f"What is on this node's disk cannot be read: {error}")
 
 
 _SENTENCES = {

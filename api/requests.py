@@ -12,12 +12,11 @@ from enum import StrEnum
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote_plus, unquote_to_bytes
 
-from api.problems import Problem, invalid, overloaded
+from api.problems import Problem, overloaded
 from kvstore.operations import (
     NUMBER_MAX,
     Condition,
     Exists,
-    InvalidWrite,
     RevisionIs,
     WrittenBy,
     check_key,
@@ -59,10 +58,7 @@ def key_of(raw: bytes) -> str:
         key = raw.decode()
     except UnicodeDecodeError:
         raise Problem(400, "invalid_key", "A key is valid UTF-8, percent-encoded; this is not.") from None
-    try:
-        check_key(key)
-    except InvalidWrite as error:
-        raise invalid(error) from None
+    check_key(key)
     return key
 
 

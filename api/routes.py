@@ -13,9 +13,9 @@ from fastapi.responses import Response as StarletteResponse
 from starlette.exceptions import HTTPException
 
 from api import schemas
-from api.answers import Response, outcome_json, write_response
+from api.answers import Response, outcome_json, problem_response, write_response
 from api.kv import Read
-from api.problems import Problem, damaged, invalid, overloaded, trouble
+from api.problems import Problem, problem_of, trouble
 from api.requests import TIMEOUT_MS, TIMEOUT_MS_MAX, Room, body_of, choice, headers_of, json_of, number, parameters
 from api.status import cluster_json, log_json, status_json
 from api.transactions import transaction_of
@@ -25,7 +25,6 @@ from corel.store import StoreError
 from kvstore.machine import Ack, Overloaded, Trouble
 from kvstore.operations import InvalidWrite
 from kvstore.service import Service
-from kvstore.state import Outcome
 from transport.chaos import Chaos
 from transport.messages import SEQUENCE_MAX, Machine
 
@@ -72,13 +71,11 @@ def make_app(service: Service, room: Room, urls: Mapping[str, str], with_chaos: 
 
 def _handle_errors(app: FastAPI) -> None:
     @app.exception_handler(Problem)
-    async def on_problem(request: Request, problem: Problem) -> JSONResponse:
-        return JSONResponse(problem.body(), problem.status, problem.headers)
-
+    @app.exception_handler(InvalidWrite)
+    @app.exception_handler(Overloaded)
     @app.exception_handler(StoreError)
-    async def on_damage(request: Request, error: StoreError) -> JSONResponse:
-        problem = damaged(error)
-        return JSONResponse(problem.body(), problem.status)
+    async def on_problem(request: Request, error: Exception) -> StarletteResponse:
+        return _starlette(problem_response(problem_of(error)))
 
     @app.exception_handler(HTTPException)
     async def on_http(request: Request, error: HTTPException) -> JSONResponse:
@@ -132,20 +129,20 @@ def _describe_keys(app: FastAPI) -> None:
     ) -> None:
         """Removes a key. To remove one that is not there changes nothing, and is no error."""
 
-    read_parameters = schemas.read_responses()
+    read_responses = schemas.read_responses()
 
-    @app.get(path, response_model=None, tags=["keys"], responses=read_parameters)
+    @app.get(path, response_model=None, tags=["keys"], responses=read_responses)
     async def get_value(
         key: _Key,
         read: Annotated[
             Read, Query(description="green: final here; red: with all this node has; linearizable")
-        ] = (Read.GREEN),
+        ] = Read.GREEN,
         min_revision: Annotated[int, Query(ge=0, le=2**63 - 1, description="Wait until this node has it")] = 0,
         timeout_ms: _TimeoutQuery = TIMEOUT_MS,
     ) -> None:
         """The value of a key, as it was written."""
 
-    @app.head(path, response_model=None, tags=["keys"], responses=read_parameters)
+    @app.head(path, response_model=None, tags=["keys"], responses=read_responses)
     async def head_value(
         key: _Key,
         read: Annotated[Read, Query()] = Read.GREEN,
@@ -178,12 +175,7 @@ def _add_writes(app: FastAPI, service: Service, room: Room) -> None:
             raise Problem(400, "invalid_header", "A transaction has its conditions in `if`, not in headers.")
         body = await body_of(request.scope, request.receive, TXN_BODY_BYTES_MAX, room)
         write = transaction_of(body, idempotency_key)
-        try:
-            answer = await service.write(write, ack, timeout_ms)
-        except InvalidWrite as error:
-            raise invalid(error) from None
-        except Overloaded:
-            raise overloaded() from None
+        answer = await service.write(write, ack, timeout_ms)
         return _starlette(write_response(answer, write))
 
     @app.get("/v1/writes/{write_id}", response_model=None, tags=["writes"], responses=schemas.fate_responses())
@@ -196,13 +188,10 @@ def _add_writes(app: FastAPI, service: Service, room: Room) -> None:
         """What became of a write. Every node can tell."""
         parameters(request.scope["query_string"], ("wait", "timeout_ms"))
         message_id, index = _parse_write_id(write_id)
-        known = _outcome(service, message_id, index)
+        known = service.outcome(message_id, index)
         if wait is not None and (known is None or known[0] is not Color.GREEN):
-            try:
-                await service.green(message_id, timeout_ms)
-            except Overloaded:
-                raise overloaded() from None
-            known = _outcome(service, message_id, index)
+            await service.green(message_id, timeout_ms)
+            known = service.outcome(message_id, index)
         if known is None:
             raise Problem(
                 404,
@@ -211,13 +200,6 @@ def _add_writes(app: FastAPI, service: Service, room: Room) -> None:
                 "not met since, ask that node, or ask again when they are connected.",
             )
         return {"id": write_id, **outcome_json(*known)}
-
-
-def _outcome(service: Service, message_id: MessageId, index: int) -> tuple[Color, Outcome | None] | None:
-    try:
-        return service.outcome(message_id, index)
-    except Overloaded:
-        raise overloaded() from None
 
 
 def _parse_write_id(text: str) -> tuple[MessageId, int]:

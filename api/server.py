@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 import socket
 from collections.abc import Mapping
 from typing import Any
@@ -15,15 +14,13 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from api.answers import problem_response
 from api.kv import KeyValueApp
-from api.problems import damaged, trouble
+from api.problems import problem_of, trouble
 from api.requests import Gone, Receive, Room, Scope, Send
 from api.routes import make_app
 from corel.store import StoreError
 from kvstore.machine import Trouble
 from kvstore.service import Service
 from transport.udp import Address
-
-log = logging.getLogger("corelkv")
 
 CONNECTIONS_MAX = 4_096
 HEADER_SECONDS = 10.0
@@ -62,7 +59,7 @@ class App:
         except Gone:
             pass  # there is nobody to answer
         except StoreError as error:
-            await problem_response(damaged(error)).send(send)
+            await problem_response(problem_of(error)).send(send)
         except asyncio.CancelledError:
             if scope["state"].get(HUNG_UP):
                 return

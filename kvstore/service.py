@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,9 @@ class Service:
         self.config = config
         self._loop = asyncio.get_running_loop()
         self._machine: Machine | None = None
-        self._is_live = False
-        """Whether the machine is the running node's. One that has left is only read."""
+        """For reading, also after it has left."""
+        self._running: Machine | None = None
+        """The same, while its node takes part."""
         self._is_leaving = False
         self._tree: LmdbTree | None = None
         self._timer: asyncio.Handle | None = None
@@ -75,7 +77,7 @@ class Service:
         self._let_go()
 
     def _let_go(self) -> None:
-        self._is_live = False
+        self._running = None
         if self._machine is not None:
             self._machine.leave()
 
@@ -91,11 +93,10 @@ class Service:
     async def write(self, write: Write, ack: Ack, timeout_ms: float) -> Answer:
         """Raises `InvalidWrite` or `Overloaded`."""
         data = encode_write(write)
-        machine = self._machine
-        if machine is None or not self._is_live:
+        if self._running is None:
             return Failed(Trouble.AWAY)
         answer: asyncio.Future[Answer] = self._loop.create_future()
-        machine.write(data, ack, self._now() + timeout_ms, _resolve(answer))
+        self._running.write(data, ack, self._now() + timeout_ms, _resolve(answer))
         self._dispatch_soon()
         return await answer
 
@@ -152,7 +153,7 @@ class Service:
 
     @property
     def is_primary(self) -> bool:
-        return self.log.stage is Stage.PRIMARY and self._is_live
+        return self.log.stage is Stage.PRIMARY and self._running is not None
 
     def entries(self, first: int, limit: int) -> list[Inspected]:
         """Messages of the log from this position on."""
@@ -169,22 +170,22 @@ class Service:
         assert self._tree is not None
         self._tree.load()
         self._machine = Machine(node.log, self._tree, node.submit, node.probe, self.config.store)
-        self._is_live = not self._is_leaving
+        self._running = None if self._is_leaving else self._machine
         self._machine.stage_changed()
         self._sleep()
 
     def _on_logged(self, logged: Logged) -> None:
-        if self._machine is not None and self._is_live:
-            self._machine.logged(logged)
+        if self._running is not None:
+            self._running.logged(logged)
 
     def _on_greened(self, greened: Greened) -> None:
-        if self._machine is not None and self._is_live:
-            self._machine.greened(greened)
+        if self._running is not None:
+            self._running.greened(greened)
             self._sleep()
 
     def _on_proven(self, number: int) -> None:
-        if self._machine is not None and self._is_live:
-            self._machine.proven(number)
+        if self._running is not None:
+            self._running.proven(number)
 
     def _on_journaled(self, entry: Journal) -> None:
         if entry.event is not Event.STATE:
@@ -192,8 +193,8 @@ class Service:
         if entry.details["stage"] in (Stage.PRIMARY, Stage.NON_PRIMARY):
             members = ", ".join(member.name for member in self.log.view.members)
             log.info("%s with %s", str(entry.details["stage"]).replace("_", " "), members)
-        if self._machine is not None and self._is_live:
-            self._machine.stage_changed()
+        if self._running is not None:
+            self._running.stage_changed()
 
     def _on_disk_failed(self, error: StoreError) -> None:
         self._let_go()
@@ -205,9 +206,9 @@ class Service:
     # Checkpoints
 
     def _also_write(self, green_line: int) -> Extra | None:
-        if self._machine is None or not self._is_live:
+        if self._running is None:
             return None
-        return self._extra(self._machine, self._machine.take_checkpoint(green_line, self._now()))
+        return self._extra(self._running, self._running.take_checkpoint(green_line, self._now()))
 
     def _write_checkpoint(self, machine: Machine) -> None:
         """When nothing else is to be written with which it could travel."""
@@ -223,7 +224,7 @@ class Service:
 
         def done() -> None:
             machine.green.written(checkpoint)
-            if machine is self._machine and self._is_live:
+            if machine is self._running:
                 self._guard(lambda: self._write_checkpoint(machine))
 
         return Extra(lambda transaction: tree.write(transaction, checkpoint), done)
@@ -240,8 +241,8 @@ class Service:
 
     def _dispatch(self) -> None:
         self._is_dispatching = False
-        if self._machine is not None and self._is_live:
-            self._guard(self._machine.dispatch)
+        if self._running is not None:
+            self._guard(self._running.dispatch)
         self._sleep()
 
     def _guard(self, step: Callable[[], None]) -> None:
@@ -252,9 +253,9 @@ class Service:
             self.node.fail(error)
 
     def _sleep(self) -> None:
-        if self._machine is None or not self._is_live:
+        if self._running is None:
             return
-        deadline = self._machine.next_deadline()
+        deadline = self._running.next_deadline()
         if deadline >= self._wakes_at:
             return
         if self._timer is not None:
@@ -268,14 +269,16 @@ class Service:
 
     def _wake(self) -> None:
         self._wakes_at = float("inf")
-        machine = self._machine
-        if machine is not None and self._is_live:
-            self._guard(lambda: machine.tick(self._now()))
-            self._guard(lambda: self._write_checkpoint(machine))
+        if self._running is not None:
+            self._guard(partial(self._tick, self._running))
             self._sleep()
 
+    def _tick(self, machine: Machine) -> None:
+        machine.tick(self._now())
+        self._write_checkpoint(machine)
+
     async def _ready(self, ask: Callable[[Callable[[Trouble | None], None]], None]) -> Trouble | None:
-        if not self._is_live:
+        if self._running is None:
             return Trouble.AWAY
         answer: asyncio.Future[Trouble | None] = self._loop.create_future()
         ask(_resolve(answer))
