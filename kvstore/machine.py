@@ -26,6 +26,7 @@ from corel.outbox import TooMuch
 from kvstore.green_state import Checkpoint, GreenState, Tree, write_id
 from kvstore.red_state import RedState
 from kvstore.state import Applied, Item, Outcome
+from kvstore.store_config import StoreConfig
 from kvstore.write_codec import BATCH_OVERHEAD_BYTES, WRITE_OVERHEAD_BYTES, encode_batch
 from transport.messages import Milliseconds
 
@@ -93,39 +94,6 @@ class Overloaded(Exception):
     """Too much waits already. Nothing was accepted."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoreConfig:
-    """Every bound of the store, with what it trades off."""
-
-    held_max: int = 8_192
-    """Writes waiting to leave. More are refused: an answer now is better than one after everybody's patience."""
-
-    held_bytes_max: int = 64 * 1_048_576
-    """The same in bytes."""
-
-    batch_bytes_max: int = 262_144
-    """Most bytes of writes in one message; a larger write travels alone."""
-
-    batch_writes_max: int = 2_048
-    """Most writes in one message."""
-
-    messages_ahead_max: int = 1
-    """Own messages under way to this node's disk. More of them are smaller; one makes batches as large as they
-    get."""
-
-    apply_writes_max: int = 1_024
-    """Writes applied before the network gets its turn."""
-
-    red_writes_max: int = 16_384
-    """Writes that one look at the red state may have to apply. A look that needs more is told to try again."""
-
-    waiters_max: int = 16_384
-    """Readers and others who wait for a revision, a write or a linearizable read. More are refused."""
-
-    checkpoint_ms: float = 1_000.0
-    """How long a change may wait to reach the tree on disk. A start replays what has not."""
-
-
 class LogPort(Protocol):
     """What the store needs of the log."""
 
@@ -156,7 +124,6 @@ class _Waiting:
 
     data: bytes
     ack: Ack
-    deadline: Milliseconds
     reply: Reply
     progress: _Progress = _Progress.HELD
     write_id: str = ""
@@ -244,7 +211,7 @@ class Machine:
         config = self.config
         if self._held_count >= config.held_max or self._held_bytes >= config.held_bytes_max:
             raise Overloaded(f"{self._held_count} writes wait")
-        waiting = _Waiting(data, ack, deadline, reply)
+        waiting = _Waiting(data, ack, reply)
         self._held.append(waiting)
         self._count_held(waiting, 1)
         self._unanswered += 1

@@ -19,11 +19,12 @@ from corel.inspection import Inspected, inspect
 from corel.messages import Color, MessageId
 from corel.store import Store, StoreError
 from kvstore.green_state import Checkpoint
-from kvstore.machine import Ack, Answer, Failed, Machine, StoreConfig, Trouble
+from kvstore.machine import Ack, Answer, Failed, Machine, Trouble
 from kvstore.node import Node, Upward
 from kvstore.operations import Write
 from kvstore.participant import Participant, ParticipantConfig
 from kvstore.state import Item, Outcome
+from kvstore.store_config import StoreConfig
 from kvstore.tree import LmdbTree
 from kvstore.write_codec import BATCH_OVERHEAD_BYTES, WRITE_BYTES_MAX, WRITE_OVERHEAD_BYTES, encode_write
 from kvstore.writer import Extra

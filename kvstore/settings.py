@@ -22,7 +22,7 @@ from typing import Any, get_type_hints
 
 from corel.config import CorelConfig
 from corel.quorum import Roster
-from kvstore.machine import StoreConfig
+from kvstore.store_config import StoreConfig
 from membership.config import MembershipConfig
 from transport.config import TransportConfig
 from transport.messages import NAME_BYTES_MAX

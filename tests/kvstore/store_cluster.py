@@ -13,9 +13,10 @@ from corel.corel import Corel
 from corel.effects import Effect, Event, Greened, Logged, Proven
 from corel.messages import MessageId
 from kvstore.green_state import Checkpoint, Fate
-from kvstore.machine import Ack, Answer, Machine, StoreConfig, Trouble
+from kvstore.machine import Ack, Answer, Machine, Trouble
 from kvstore.operations import Operation, Write
 from kvstore.state import Item, Remembered
+from kvstore.store_config import StoreConfig
 from kvstore.write_codec import encode_write
 from tests.corel.harness import LogCluster, Node
 from transport.effects import Journal

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from corel.messages import Color, MessageId
-from kvstore.machine import Accepted, Ack, Done, Failed, Overloaded, StoreConfig, Trouble
+from kvstore.machine import Accepted, Ack, Done, Failed, Overloaded, Trouble
 from kvstore.operations import Append, Increment, Put, RevisionIs, Write
 from kvstore.state import Outcome, Verdict
+from kvstore.store_config import StoreConfig
 from tests.corel.harness import Act, Do
 from tests.kvstore.store_cluster import StoreCluster, Waiter
 from transport.messages import Machine as Member

@@ -12,10 +12,11 @@ import pytest
 
 from corel.quorum import Roster
 from corel.store import DiskFull
-from kvstore.machine import Ack, Done, Failed, StoreConfig, Trouble
+from kvstore.machine import Ack, Done, Failed, Trouble
 from kvstore.operations import Increment, Put, Write
 from kvstore.participant import ParticipantConfig
 from kvstore.service import Service, ServiceConfig
+from kvstore.store_config import StoreConfig
 from kvstore.tree import LmdbTree
 from transport.chaos import Chaos
 from transport.udp import BroadcastMode

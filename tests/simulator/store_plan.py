@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
-from kvstore.machine import StoreConfig
+from kvstore.store_config import StoreConfig
 from tests.simulator.corel_plan import CorelPlan, draw_corel_plan
 
 

@@ -11,7 +11,8 @@ from corel.messages import MessageId
 from corel.outbox import TooMuch
 from corel.storage import Write
 from kvstore.green_state import Checkpoint
-from kvstore.machine import Machine, StoreConfig
+from kvstore.machine import Machine
+from kvstore.store_config import StoreConfig
 from tests.simulator.checkers import Violation
 from tests.simulator.corel_plan import CorelPlan
 from tests.simulator.corel_process import CorelProcess, Crashed

@@ -1,0 +1,38 @@
+"""Every bound of the store, with what it trades off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class StoreConfig:
+    """Defaults suit a node that shares a machine with others."""
+
+    held_max: int = 8_192
+    """Writes waiting to leave. More are refused: an answer now is better than one after everybody's patience."""
+
+    held_bytes_max: int = 64 * 1_048_576
+    """The same in bytes."""
+
+    batch_bytes_max: int = 262_144
+    """Most bytes of writes in one message; a larger write travels alone."""
+
+    batch_writes_max: int = 2_048
+    """Most writes in one message."""
+
+    messages_ahead_max: int = 1
+    """Own messages under way to this node's disk. More of them are smaller; one makes batches as large as they
+    get."""
+
+    apply_writes_max: int = 1_024
+    """Writes applied before the network gets its turn."""
+
+    red_writes_max: int = 16_384
+    """Writes that one look at the red state may have to apply. A look that needs more is told to try again."""
+
+    waiters_max: int = 16_384
+    """Readers and others who wait for a revision, a write or a linearizable read. More are refused."""
+
+    checkpoint_ms: float = 1_000.0
+    """How long a change may wait to reach the tree on disk. A start replays what has not."""
