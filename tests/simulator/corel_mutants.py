@@ -6,9 +6,6 @@ costs only time."""
 
 from __future__ import annotations
 
-import traceback
-from pathlib import Path
-
 from corel import corel as machine
 from corel import exchange, quorum, recovery
 from corel.acknowledgements import Acknowledgements
@@ -21,12 +18,11 @@ from corel.replica import Replica
 from corel.retransmission import Merge
 from tests.corel import test_replica, test_traps
 from tests.simulator import memory_log
-from tests.simulator.checkers import Violation
 from tests.simulator.corel_layer import CorelRun
 from tests.simulator.corel_plan import draw_corel_plan
 from tests.simulator.corel_process import CorelProcess
 from tests.simulator.group_process import GroupProcess
-from tests.simulator.mutation import Edit, Mutant
+from tests.simulator.mutation import Edit, Mutant, what_breaks
 
 MUTANTS = [
     # Persist before you speak
@@ -313,11 +309,4 @@ MUTANTS = [
 
 
 def broken_property(seed: int, nodes: tuple[int, int]) -> str | None:
-    """The checker that complains of the seed, or the kind of exception it raises."""
-    try:
-        CorelRun(draw_corel_plan(seed, *nodes)).run()
-    except Violation as violation:
-        return Path(traceback.extract_tb(violation.__traceback__)[-1].filename).stem
-    except Exception as error:
-        return type(error).__name__
-    return None
+    return what_breaks(lambda: CorelRun(draw_corel_plan(seed, *nodes)).run())

@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import inspect
 import textwrap
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 import pytest
+
+from tests.simulator.checkers import Violation
 
 
 class Edit(NamedTuple):
@@ -52,6 +56,17 @@ def hunt(
             broken = broken_property(seed, mutant.nodes)
         if broken is not None and broken_property(seed, mutant.nodes) is None:
             return seed, broken
+    return None
+
+
+def what_breaks(run: Callable[[], None]) -> str | None:
+    """The checker that complains of a run, or the kind of exception it raises."""
+    try:
+        run()
+    except Violation as violation:
+        return Path(traceback.extract_tb(violation.__traceback__)[-1].filename).stem
+    except Exception as error:
+        return type(error).__name__
     return None
 
 

@@ -5,16 +5,12 @@ none comes), and that green messages which were applied already are skipped (non
 
 from __future__ import annotations
 
-import traceback
-from pathlib import Path
-
 from kvstore import green_state, red_state, state
 from kvstore.green_state import GreenState
 from kvstore.machine import Machine
 from kvstore.red_state import RedState
 from tests.kvstore import test_machine
-from tests.simulator.checkers import Violation
-from tests.simulator.mutation import Edit, Mutant
+from tests.simulator.mutation import Edit, Mutant, what_breaks
 from tests.simulator.store_layer import StoreRun
 from tests.simulator.store_plan import draw_store_plan
 from tests.simulator.test_store_directed import (
@@ -208,11 +204,4 @@ MUTANTS = [
 
 
 def broken_property(seed: int, nodes: tuple[int, int]) -> str | None:
-    """The checker that complains of the seed, or the kind of exception it raises."""
-    try:
-        StoreRun(draw_store_plan(seed, *nodes)).run()
-    except Violation as violation:
-        return Path(traceback.extract_tb(violation.__traceback__)[-1].filename).stem
-    except Exception as error:
-        return type(error).__name__
-    return None
+    return what_breaks(lambda: StoreRun(draw_store_plan(seed, *nodes)).run())

@@ -8,18 +8,14 @@ a name in one join. Unit tests and the exploration look at these.
 
 from __future__ import annotations
 
-import traceback
-from pathlib import Path
-
 import pytest
 
 from membership.group import Group
 from membership.messages import Control
 from membership.protocol import MembershipProtocol
-from tests.simulator.checkers import Violation
 from tests.simulator.membership_layer import MembershipRun
 from tests.simulator.membership_plan import draw_membership_plan
-from tests.simulator.mutation import Edit, Mutant, hunt
+from tests.simulator.mutation import Edit, Mutant, hunt, what_breaks
 from transport.delivery import Delivery
 from transport.lansis import Lansis
 
@@ -107,14 +103,7 @@ MUTANTS = [
 
 
 def broken_property(seed: int, nodes: tuple[int, int]) -> str | None:
-    """The checker that complains of the seed, or the kind of exception it raises."""
-    try:
-        MembershipRun(draw_membership_plan(seed, *nodes)).run()
-    except Violation as violation:
-        return Path(traceback.extract_tb(violation.__traceback__)[-1].filename).stem
-    except Exception as error:
-        return type(error).__name__
-    return None
+    return what_breaks(lambda: MembershipRun(draw_membership_plan(seed, *nodes)).run())
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)

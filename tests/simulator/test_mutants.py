@@ -17,13 +17,9 @@ named whose silence holds up delivery but not sending; whatever costs only time,
 
 from __future__ import annotations
 
-import traceback
-from pathlib import Path
-
 import pytest
 
-from tests.simulator.checkers import Violation
-from tests.simulator.mutation import Edit, Mutant, hunt
+from tests.simulator.mutation import Edit, Mutant, hunt, what_breaks
 from tests.simulator.plan import draw_plan
 from tests.simulator.process import Process
 from tests.simulator.transport_layer import TransportRun
@@ -298,14 +294,7 @@ MUTANTS = [
 
 
 def broken_property(seed: int, nodes: tuple[int, int]) -> str | None:
-    """The checker that complains of the seed, or the kind of exception it raises."""
-    try:
-        TransportRun(draw_plan(seed, *nodes)).run()
-    except Violation as violation:
-        return Path(traceback.extract_tb(violation.__traceback__)[-1].filename).stem
-    except Exception as error:
-        return type(error).__name__
-    return None
+    return what_breaks(lambda: TransportRun(draw_plan(seed, *nodes)).run())
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
