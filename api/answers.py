@@ -15,6 +15,8 @@ from kvstore.operations import Write
 from kvstore.state import Item, Outcome, Verdict, Why
 
 _JSON = b"application/json"
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
+"""Made once: `json.dumps` would make another one each time."""
 
 
 class Response(NamedTuple):
@@ -28,7 +30,7 @@ class Response(NamedTuple):
 
 
 def json_response(status: int, content: object, headers: Mapping[str, str] | None = None) -> Response:
-    body = json.dumps(content, separators=(",", ":")).encode()
+    body = _to_json(content).encode()
     lines = [(b"content-type", _JSON), (b"content-length", b"%d" % len(body))]
     for name, value in (headers or {}).items():
         lines.append((name.lower().encode(), value.encode("latin-1")))

@@ -151,6 +151,8 @@ class PatientProtocol(HttpToolsProtocol):
         self._refuse(400, "invalid_http", "This is not a request of HTTP/1.1.")
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        if cycle.scope["method"] != "HEAD":
+            cycle.transport = _HeadWithBody(cycle)  # type: ignore[assignment]
         self._task = self.loop.create_task(cycle.run_asgi(app))
         self._task.add_done_callback(self.tasks.discard)
         self.tasks.add(self._task)
@@ -186,6 +188,35 @@ class PatientProtocol(HttpToolsProtocol):
         head = f"HTTP/1.1 {status} {code}\r\ncontent-type: application/json\r\nconnection: close\r\n"
         self.transport.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
         self.transport.close()
+
+
+class _HeadWithBody:
+    """A cycle's transport that holds the head of its answer back until the body follows: every write is a system
+    call, a segment and a wakening of the client."""
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle = cycle
+        self._transport = cycle.transport
+        self._head: bytes | None = None
+        self._has_head_left = False
+        self.is_closing = cycle.transport.is_closing
+
+    def write(self, data: bytes) -> None:
+        if self._head is not None:
+            self._transport.write(self._take_head() + data)
+        elif self._has_head_left or not self._cycle.response_started:
+            self._transport.write(data)
+        else:
+            self._head = data
+
+    def close(self) -> None:
+        if self._head is not None:
+            self._transport.write(self._take_head())
+        self._transport.close()
+
+    def _take_head(self) -> bytes:
+        head, self._head, self._has_head_left = self._head, None, True
+        return head or b""
 
 
 class _Server(uvicorn.Server):

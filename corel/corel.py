@@ -137,6 +137,11 @@ class Corel:
         return self._writer.unwritten_greens
 
     @property
+    def will_mark(self) -> bool:
+        """Whether messages are on their way to disk that the others wait to hear of."""
+        return self._writer.will_reach
+
+    @property
     def green_on_disk(self) -> int:
         """The green line, as a start would find it."""
         return self._writer.green_on_disk

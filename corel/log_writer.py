@@ -72,6 +72,11 @@ class LogWriter:
         return self._lines.next_arrival
 
     @property
+    def will_reach(self) -> bool:
+        """Whether a write under way, or the next, brings more of somebody's messages to disk."""
+        return bool(self._points or self._points_under_way)
+
+    @property
     def green_on_disk(self) -> int:
         """The green line on disk."""
         return self._lines.green

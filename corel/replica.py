@@ -65,6 +65,8 @@ class Replica:
         for effect in effects:
             if isinstance(effect, Received):
                 out += self._from_log(self.log.received(effect.messages))
+                if self.log.will_mark:
+                    self.group.expect_mark()
             elif isinstance(effect, Delivered):
                 out += self._from_log(self.log.delivered(effect.messages, effect.is_closing))
             elif isinstance(effect, Marked):

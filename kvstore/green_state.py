@@ -98,8 +98,9 @@ class GreenState:
         batch = [(data, decode_write(data)) for data in decode_batch(body)]
         checkpoint = self._growing()
         applied: list[Applied] = []
+        name = str(message_id)
         for index, (data, write) in enumerate(batch):
-            done = apply(self, write, data, write_id(message_id, index), self.line, self.revision + 1)
+            done = apply(self, write, data, f"{name}.{index}", self.line, self.revision + 1)
             applied.append(done)
             self._absorb(write, done, checkpoint)
         checkpoint.fates[message_id] = Fate(self.line, tuple([one.outcome for one in applied]))

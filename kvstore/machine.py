@@ -1,9 +1,9 @@
 """The key-value store as a sans-IO machine over the log: who waits for what, and who is told what when.
 
 Writes are held until the log takes messages, and travel many to a message: the next message leaves when the last
-one is on this node's disk, so batches grow by themselves under load. What a write is promised (`ack`) is judged
-when it leaves. A write that has not left by its deadline is withdrawn; one that has left stands, whoever waits for
-it or not.
+one is on this node's disk, and in a primary component in the next round (`rounds`), so batches grow by themselves
+under load. What a write is promised (`ack`) is judged when it leaves. A write that has not left by its deadline is
+withdrawn; one that has left stands, whoever waits for it or not.
 
 Green messages are applied a bounded number of writes at a time, so a merge of thousands does not silence the
 node."""
@@ -25,6 +25,7 @@ from corel.messages import Color, Entry, MessageId
 from corel.outbox import TooMuch
 from kvstore.green_state import Checkpoint, GreenState, Tree, write_id
 from kvstore.red_state import RedState
+from kvstore.rounds import Rounds
 from kvstore.state import Applied, Item, Outcome
 from kvstore.store_config import StoreConfig
 from kvstore.write_codec import BATCH_OVERHEAD_BYTES, WRITE_OVERHEAD_BYTES, encode_batch
@@ -172,6 +173,7 @@ class Machine:
         self._held_bytes = 0
         self._sent: dict[MessageId, list[_Waiting]] = {}
         """Own messages that are not green, with those who wait for them."""
+        self._rounds = Rounds(self.config)
         self._ahead: set[MessageId] = set()
         """Those that are not on this node's disk."""
         self._readers: list[_Reader] = []
@@ -220,8 +222,15 @@ class Machine:
     def dispatch(self) -> None:
         """Sends what may leave."""
         while self._held and self._log.is_open and len(self._ahead) < self.config.messages_ahead_max:
-            if not self._send_batch():
+            if self._must_wait() or not self._send_batch():
                 return
+
+    def _must_wait(self) -> bool:
+        if self._log.stage is not Stage.PRIMARY or self._held_count >= self.config.batch_writes_max:
+            return False
+        if self._held_bytes + self._held_count * WRITE_OVERHEAD_BYTES >= self.config.batch_bytes_max:
+            return False
+        return self._rounds.must_wait(self._held_count, is_under_way=bool(self._sent))
 
     def _send_batch(self) -> bool:
         batch = self._next_batch()
@@ -241,6 +250,7 @@ class Machine:
             waiting.data = b""
         self._sent[message_id] = batch
         self._ahead.add(message_id)
+        self._rounds.begin()
         return True
 
     def _hold_again(self, batch: list[_Waiting]) -> None:
@@ -323,6 +333,7 @@ class Machine:
             raise BrokenInvariant(f"green messages from {greened.position} on, {-skipped} before them are missing")
         self._backlog.extend(greened.entries[skipped:])
         self.work()
+        self.dispatch()
 
     def work(self) -> None:
         """Applies green messages, as many as may be before others get their turn."""
@@ -339,7 +350,10 @@ class Machine:
 
     def _on_applied(self, message_id: MessageId, applied: list[Applied]) -> None:
         self._ahead.discard(message_id)
-        for waiting in self._sent.pop(message_id, ()):
+        sent = self._sent.pop(message_id, ())
+        if sent:
+            self._rounds.end(len(sent), self._held_count)
+        for waiting in sent:
             self._answer(waiting, Done(waiting.write_id, applied[waiting.index]))
         for ready in self._followers.pop(message_id, ()):
             ready(None)
@@ -507,6 +521,7 @@ class Machine:
                 self._give_up_write(who)
         if self._backlog:
             self.work()
+        self._rounds.tick(now)
         self.dispatch()
         if not self.green.unwritten:
             self._checkpoint_due = _NEVER
@@ -517,6 +532,8 @@ class Machine:
         if self._backlog or (self.green.unwritten and self._checkpoint_due == _NEVER):
             return _AT_ONCE
         deadline = self._patience[0][0] if self._patience else _NEVER
+        if self._held:
+            deadline = min(deadline, self._rounds.next_deadline())
         return min(deadline, self._checkpoint_due) if self.green.unwritten else deadline
 
     def take_checkpoint(self, line_on_disk: int, now: Milliseconds) -> Checkpoint | None:

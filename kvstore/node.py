@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import ceil
 from random import Random
 
 from corel.config import CorelConfig
@@ -334,17 +335,18 @@ class Node:
         """Lets the machine do what is due, then sleeps until something will be."""
         self._is_settling = True
         try:
+            deadline = self.machine.next_deadline()
             for _ in range(_TICKS_MAX):
                 now = self._now()
-                deadline = self.machine.next_deadline()
                 if self._is_closed or deadline > now:
                     break
                 if float("-inf") < deadline < now - PAUSE_MS:
                     self.udp.drain()
                 self._execute(self.machine.tick(now))
+                deadline = self.machine.next_deadline()
         finally:
             self._is_settling = False
-        self._wake_at(self.machine.next_deadline())
+        self._wake_at(deadline)
 
     def _wake_at(self, deadline_ms: float) -> None:
         if self._is_closed or deadline_ms >= self._wakes_at:
@@ -353,8 +355,8 @@ class Node:
             self._timer.cancel()
         self._wakes_at = deadline_ms
         delay_ms = deadline_ms - self._now()
-        if delay_ms > 0.0:
-            self._timer = self._loop.call_later(delay_ms / 1_000.0, self._on_timer)
+        if delay_ms > 0.0:  # the loop rounds to milliseconds: early, we would only be told to sleep on
+            self._timer = self._loop.call_later(ceil(delay_ms) / 1_000.0, self._on_timer)
         else:
             self._timer = self._loop.call_soon(self._on_timer)
 

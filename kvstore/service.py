@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,7 @@ class Service:
     def _on_logged(self, logged: Logged) -> None:
         if self._running is not None:
             self._running.logged(logged)
+            self._sleep()
 
     def _on_greened(self, greened: Greened) -> None:
         if self._running is not None:
@@ -196,6 +198,7 @@ class Service:
             log.info("%s with %s", str(entry.details["stage"]).replace("_", " "), members)
         if self._running is not None:
             self._running.stage_changed()
+            self._sleep()
 
     def _on_disk_failed(self, error: StoreError) -> None:
         self._let_go()
@@ -263,8 +266,8 @@ class Service:
             self._timer.cancel()
         self._wakes_at = deadline
         delay_ms = deadline - self._now()
-        if delay_ms > 0.0:
-            self._timer = self._loop.call_later(delay_ms / 1_000.0, self._wake)
+        if delay_ms > 0.0:  # the loop rounds to milliseconds: early, we would only be told to sleep on
+            self._timer = self._loop.call_later(ceil(delay_ms) / 1_000.0, self._wake)
         else:
             self._timer = self._loop.call_soon(self._wake)
 

@@ -7,7 +7,6 @@ disagree on it disagree on outcomes."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
@@ -96,8 +95,7 @@ class Remembered(NamedTuple):
     """Whether its conditions held."""
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(NamedTuple):
     """What a write does to a state."""
 
     outcome: Outcome
@@ -206,21 +204,23 @@ def _run(
     results: list[Item | None] = []
     for operation in operations:
         key = operation.key
+        if isinstance(operation, Put):  # nearly all are: whatever was there need not be looked up
+            item = changes[key] = Item(operation.value, operation.content_type, revision, write_id)
+            results.append(item)
+            continue
         before = changes[key] if key in changes else source.item(key)
-        if not isinstance(operation, Get):
-            after = _after(operation, before, write_id, revision)
-            if after is not before:
-                changes[key] = after
-            before = after
-        results.append(before)
+        after = before if isinstance(operation, Get) else _after(operation, before, write_id, revision)
+        if after is not before:
+            changes[key] = after
+        results.append(after)
     for key in [key for key, item in changes.items() if item is None and source.item(key) is None]:
         del changes[key]  # it came and went
     return changes, tuple(results)
 
 
-def _after(operation: Operation, before: Item | None, write_id: str, revision: int | None) -> Item | None:
-    if isinstance(operation, Put):
-        return Item(operation.value, operation.content_type, revision, write_id)
+def _after(
+    operation: Delete | Append | Increment, before: Item | None, write_id: str, revision: int | None
+) -> Item | None:
     if isinstance(operation, Delete):
         return None
     if isinstance(operation, Append):
@@ -230,7 +230,6 @@ def _after(operation: Operation, before: Item | None, write_id: str, revision: i
         if len(value) > VALUE_BYTES_MAX:
             raise _Rejected(Why.VALUE_TOO_LARGE, operation.key)
         return Item(value, before.content_type if before is not None else TEXT, revision, write_id)
-    assert isinstance(operation, Increment)
     number = _number(before.value, operation.key) if before is not None else 0
     if before is not None and not operation.by:
         return before

@@ -25,6 +25,15 @@ class StoreConfig:
     """Own messages under way to this node's disk. More of them are smaller; one makes batches as large as they
     get."""
 
+    gather_ms: float = 4.0
+    """How long writes wait for those of clients that were just answered, to travel in one message with them.
+    Longer makes fewer messages, each of which costs every node the same; a client by itself never waits. 0 does
+    without."""
+
+    round_ms: float = 25.0
+    """How long writes wait for this node's last message to be green, in a primary component. Longer makes fewer
+    messages where nodes are busy; shorter helps writes over a slow network. 0 does not wait."""
+
     apply_writes_max: int = 1_024
     """Writes applied before the network gets its turn."""
 

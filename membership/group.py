@@ -147,6 +147,9 @@ class Group:
     def mark(self, marks: tuple[int, ...]) -> None:
         self._lansis.mark(marks)
 
+    def expect_mark(self) -> None:
+        self._lansis.expect_mark()
+
     def solicit(self, machines: Iterable[Machine]) -> None:
         self._lansis.solicit(machines)
 

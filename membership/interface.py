@@ -40,6 +40,9 @@ class Membership(Protocol):
         """Tells the members how far this layer above has got with each member's messages in the current view, in
         the members' order: they are told by `Marked`."""
 
+    def expect_mark(self) -> None:
+        """There will be more to tell by `mark` in a moment: what is to be said meanwhile may wait for it."""
+
     def solicit(self, machines: Iterable[Machine]) -> None:
         """Asks members for their marks, which may have been lost."""
 

@@ -33,6 +33,11 @@ class TransportConfig:
     """An acknowledgement nobody waits for is sent when this part of one member's share of the window is
     unacknowledged by me. Smaller keeps the window emptier; larger leaves more to ride on data."""
 
+    ack_with_mark_ms: float = 3.0
+    """How long the acknowledgement of an agreed message may wait for a mark that the layer above has announced:
+    one datagram then says both. Longer than a sync takes saves a datagram per message and member; shorter lets
+    messages be ordered before they are on everybody's disk."""
+
     nack_delay_ms: float = 1.0
     """How long a gap may be mere reordering before it is asked for. Shorter repairs sooner; longer sends
     fewer needless requests. It is the least: where requests turn out needless it doubles, up to

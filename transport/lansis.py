@@ -123,6 +123,11 @@ class Lansis:
         """What our statuses go on acknowledging while too much waits for delivery."""
         self._status_owed = False
         """Somebody waits for our acknowledgement, or our share of unacknowledged units has grown large."""
+        self._is_mark_expected = False
+        self._ack_owed = False
+        """Agreed messages wait for our acknowledgement, which may wait for an expected mark to go with."""
+        self._ack_due: Milliseconds | None = None
+        """But not longer than this."""
         self._unacked_messages = 0
         self._unacked_bytes = 0
         self._unsettled = False
@@ -170,7 +175,12 @@ class Lansis:
         if len(marks) != len(self.view.members):
             raise ValueError(f"{len(marks)} marks for {len(self.view.members)} members")
         self._marks = marks
+        self._is_mark_expected = False
         self._status_owed = True
+
+    def expect_mark(self) -> None:
+        """The layer above will have more to tell in a moment: acknowledgements may wait for that."""
+        self._is_mark_expected = True
 
     def solicit(self, machines: Iterable[Machine]) -> None:
         """The layer above waits for marks of these members, which may have been lost."""
@@ -230,6 +240,10 @@ class Lansis:
         if self._unsettled or self._status_owed:
             return _AT_ONCE
         deadline = self._heartbeat_at
+        if self._ack_owed:
+            if self._ack_due is None:
+                return _AT_ONCE
+            deadline = min(deadline, self._ack_due)
         if self._queue and not self._is_held and self._flow.blocked() is None:
             deadline = min(deadline, self._flow.next_send_at)
         for other in (self._solicitation.deadline, self._break_watch.deadline):
@@ -398,8 +412,10 @@ class Lansis:
         self._unacked_messages += len(packet.payloads)
         self._unacked_bytes += self._dag.cost_bytes(packet)
         fraction = self.config.ack_after_fraction
+        if packet.service is Service.AGREED:
+            self._ack_owed = True
         if (
-            packet.service in ORDERED
+            packet.service is Service.SAFE
             or self._unacked_messages >= fraction * self._flow.share_messages
             or self._unacked_bytes >= fraction * self._flow.share_bytes
         ):
@@ -498,7 +514,8 @@ class Lansis:
     def _acknowledge(self, frames: list[Frame], now: Milliseconds) -> None:
         """Sends a status if it is owed and nothing else carried the acknowledgements."""
         is_soliciting = self._solicitation.is_due(now)
-        if not (self._status_owed or is_soliciting or now >= self._heartbeat_at):
+        is_due = self._is_acknowledgement_due(now)
+        if not (self._status_owed or is_due or is_soliciting or now >= self._heartbeat_at):
             return
         solicit, self._solicited = self._solicited, ()
         if is_soliciting:
@@ -513,6 +530,13 @@ class Lansis:
         self._heartbeat_at = now + self.config.heartbeat_ms
         self._acknowledged()
 
+    def _is_acknowledgement_due(self, now: Milliseconds) -> bool:
+        if not self._ack_owed:
+            return False
+        if self._ack_due is None:
+            self._ack_due = now + self.config.ack_with_mark_ms if self._is_mark_expected else now
+        return now >= self._ack_due
+
     def _all_acks(self) -> Acks:
         return tuple(
             (machine, stream.inserted_through)
@@ -521,7 +545,8 @@ class Lansis:
         )
 
     def _acknowledged(self) -> None:
-        self._status_owed = False
+        self._status_owed = self._ack_owed = False
+        self._ack_due = None
         self._unacked_messages = 0
         self._unacked_bytes = 0
 

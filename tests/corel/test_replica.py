@@ -6,9 +6,9 @@ from random import Random
 
 from corel.config import CorelConfig
 from corel.corel import Corel
-from corel.effects import Mark, Multicast, Solicit
+from corel.effects import Mark, Multicast, Persist, Solicit
 from corel.quorum import Roster
-from corel.replica import Replica
+from corel.replica import Effect, Replica
 from corel.storage import Lines
 from membership.config import MembershipConfig
 from membership.group import Group
@@ -30,6 +30,9 @@ class Watched(Group):
     def mark(self, marks: tuple[int, ...]) -> None:
         self.told.append(marks)
 
+    def expect_mark(self) -> None:
+        self.told.append("a mark will follow")
+
     def solicit(self, machines: object) -> None:
         self.told.append(machines)
 
@@ -49,6 +52,26 @@ def test_marks_and_requests_of_a_view_that_is_over_are_not() -> None:
     made, group = replica()
     made._from_log([Mark((1, 2), OVER), Solicit((B,), OVER)])
     assert group.told == []
+
+
+def test_a_mark_is_announced_while_a_message_is_on_its_way_to_disk() -> None:
+    made, group = replica()
+
+    def finish_writes(effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Persist):
+                finish_writes(made.persisted(effect.token))
+
+    finish_writes(made.start())
+    finish_writes(made.tick(1.0))
+    assert made.log.is_open
+    group.told.clear()
+    _, effects = made.submit(b"x")
+    effects += made.tick(2.0)
+    assert group.told == ["a mark will follow"]
+    finish_writes(effects)
+    assert group.told == ["a mark will follow", (2,)], "its state was the first"
+    assert not made.log.will_mark
 
 
 def test_letters_of_a_view_that_is_over_are_not_sent() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from corel.messages import Color, MessageId
@@ -18,6 +20,10 @@ def primary(store: StoreConfig | None = None) -> StoreCluster:
     cluster = StoreCluster("abc", store)
     cluster.settle("abc")
     return cluster
+
+
+HASTY = StoreConfig(gather_ms=0.0, round_ms=0.0)
+"""Nothing waits for company."""
 
 
 def split() -> StoreCluster:
@@ -82,7 +88,7 @@ def test_a_minority_refuses_what_must_be_green_and_nothing_is_left_of_it() -> No
 
 
 def test_who_waits_for_green_when_the_others_are_lost_is_told_that_it_stands() -> None:
-    cluster = primary()
+    cluster = primary(HASTY)
     cluster.hold.add(Act("b", Do.SYNC))
     auto, green = cluster.ask("a", Put("k", b"v")), cluster.ask("a", Put("g", b"v"), Ack.GREEN, deadline=50.0)
     cluster.run()
@@ -137,7 +143,7 @@ def test_one_that_is_logged_stands_whoever_gives_up() -> None:
 
 
 def test_what_comes_while_a_message_is_on_its_way_to_disk_leaves_in_the_next() -> None:
-    cluster = primary()
+    cluster = primary(HASTY)
     cluster.disk("a").hold()
     first = cluster.ask("a", Increment("n", 1))
     rest = [cluster.ask("a", Increment("n", 1)) for _ in range(5)]
@@ -150,13 +156,73 @@ def test_what_comes_while_a_message_is_on_its_way_to_disk_leaves_in_the_next() -
 
 
 def test_a_batch_is_bounded_and_a_large_write_travels_alone() -> None:
-    cluster = primary(StoreConfig(batch_bytes_max=300))
+    cluster = primary(replace(HASTY, batch_bytes_max=300))
     cluster.disk("a").hold()
     waiters = [cluster.ask("a", Put(f"k{n}", bytes(size))) for n, size in enumerate((1, 100, 100, 1_000, 1))]
     cluster.disk("a").release()
     cluster.run()
     ids = [waiter.answer.write_id for waiter in waiters if isinstance(waiter.answer, Done)]
     assert ids == ["a.1.1.0", "a.1.2.0", "a.1.2.1", "a.1.3.0", "a.1.4.0"]
+
+
+def test_in_a_primary_component_the_next_message_leaves_when_the_last_is_green() -> None:
+    cluster = primary(StoreConfig(gather_ms=0.0))
+    cluster.disk("b").hold()
+    first = cluster.ask("a", Increment("n", 1))
+    cluster.run()
+    rest = [cluster.ask("a", Increment("n", 1)) for _ in range(3)]
+    cluster.run()
+    assert cluster.machines["a"].held == 3
+    cluster.disk("b").release()
+    cluster.run()
+    assert [outcome(waiter).revision for waiter in (first, *rest)] == [1, 2, 3, 4]
+    assert cluster["a"].queue.green == 2
+
+
+def test_it_waits_so_for_round_ms_at_the_most() -> None:
+    cluster = primary(StoreConfig(round_ms=10.0))
+    machine = cluster.machines["a"]
+    cluster.disk("b").hold()
+    cluster.ask("a", Put("k", b"1"))
+    cluster.run()
+    cluster.ask("a", Put("k", b"2"))
+    assert machine.next_deadline() < 100.0
+    machine.tick(100.0)
+    assert (machine.held, machine.next_deadline()) == (1, 110.0)
+    machine.tick(110.0)
+    assert machine.held == 0
+
+
+def test_what_fills_a_message_leaves_without_waiting() -> None:
+    cluster = primary(StoreConfig(batch_bytes_max=300))
+    cluster.disk("b").hold()
+    cluster.ask("a", Put("k", b"v"))
+    cluster.run()
+    cluster.ask("a", Put("k", bytes(100)))
+    assert cluster.machines["a"].held == 1
+    cluster.ask("a", Put("k", bytes(200)))
+    assert cluster.machines["a"].held == 1, "the first has left, the second does not fit with it"
+
+
+def test_in_a_minority_nothing_waits_for_green() -> None:
+    cluster = split()
+    first = cluster.ask("c", Put("k", b"1"))
+    cluster.run()
+    second = cluster.ask("c", Put("k", b"2"))
+    cluster.run()
+    assert [first.answer, second.answer] == [Accepted("c.1.1.0", Color.RED), Accepted("c.1.2.0", Color.RED)]
+
+
+def test_the_next_message_waits_for_clients_that_were_just_answered() -> None:
+    cluster = primary()
+    machine = cluster.machines["a"]
+    cluster.ask("a", Put("k", b"v"))
+    for _ in range(4):
+        cluster.ask("a", Put("k", b"v"))
+    cluster.run()  # the first is green, and its client may write again
+    assert machine.held == 4
+    cluster.ask("a", Put("k", b"v"))
+    assert machine.held == 0
 
 
 def test_too_much_is_refused() -> None:

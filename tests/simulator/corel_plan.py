@@ -63,6 +63,8 @@ class CorelPlan:
 def draw_corel_plan(seed: int, nodes_min: int, nodes_max: int) -> CorelPlan:
     random = Random(f"corel {seed}")
     below = _with_time_to_meet(draw_membership_plan(seed, nodes_min, nodes_max))
+    ack_with_mark_ms = Random(f"acknowledgements {seed}").choice((3.0, 3.0, 0.0, 15.0))
+    below = replace(below, config=replace(below.config, ack_with_mark_ms=ack_with_mark_ms))
     weights = dict.fromkeys(below.nodes, 1)
     if random.random() < 0.2:
         weights[random.choice(below.nodes)] = random.choice((0, 2, 3))

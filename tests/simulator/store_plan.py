@@ -41,6 +41,7 @@ def draw_store_plan(seed: int, nodes_min: int, nodes_max: int) -> StorePlan:
     random = Random(f"store {seed}")
     corel = draw_corel_plan(seed, nodes_min, nodes_max)
     clients = random.choice((3, 8, 20))
+    waiting = Random(f"rounds {seed}")
     config = replace(corel.config, submitted_max=random.choice((16_384, 1)))
     return StorePlan(
         seed=seed,
@@ -51,6 +52,8 @@ def draw_store_plan(seed: int, nodes_min: int, nodes_max: int) -> StorePlan:
             batch_bytes_max=random.choice((262_144, 300)),
             batch_writes_max=random.choice((2_048, 2_048, 2)),
             messages_ahead_max=random.choice((1, 1, 6)),
+            gather_ms=waiting.choice((4.0, 0.0, 40.0)),
+            round_ms=waiting.choice((25.0, 0.0, 400.0)),
             apply_writes_max=random.choice((1_024, 1, 5)),
             checkpoint_ms=random.choice((1_000.0, 100.0, 10.0)),
         ),

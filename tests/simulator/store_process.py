@@ -172,6 +172,7 @@ class StoreProcess(CorelProcess):
             return
         if isinstance(effect, Logged):
             store.logged(effect)
+            self._sleep_store()
         elif isinstance(effect, Greened):
             store.greened(effect)
             self._sleep_store()
@@ -179,6 +180,7 @@ class StoreProcess(CorelProcess):
             store.proven(effect.number)
         elif isinstance(effect, Journal) and effect.event is Event.STATE:
             store.stage_changed()
+            self._sleep_store()
 
     # Checkpoints
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.transport.harness import VIEW, Harness, machine
+from transport.config import TransportConfig
 from transport.effects import Delivered, Journal, Marked, Reason
 from transport.messages import Datagram, Service, Status
 
@@ -43,6 +44,61 @@ def test_a_member_that_is_solicited_repeats_its_marks_at_once() -> None:
     cluster["a"].solicit([machine("b")])
     cluster.run(0.5)
     assert cluster.effects_of(Marked, "a")[-1] == Marked(machine("b"), (1, 0))
+
+
+# Acknowledgements that go with a mark
+
+
+def received(cluster: Harness, *services: Service) -> None:
+    """b receives messages of a, of which the layer above will have something to say."""
+    cluster["b"].expect_mark()
+    for service in services:
+        cluster.multicast("a", service, b"x")
+    cluster.run(1.0)
+
+
+def test_an_acknowledgement_goes_with_the_mark_that_was_announced() -> None:
+    cluster = Harness("ab")
+    received(cluster, Service.AGREED)
+    assert cluster.frames(Status, "b") == []
+    assert not cluster.delivered["a"]
+    cluster["b"].mark((1, 0))
+    cluster.run(1.0)
+    [sent] = cluster.frames(Status, "b")
+    assert (sent.acks, sent.marks) == (((machine("a"), 1),), (1, 0))
+    assert cluster.delivered["a"] == [b"x"]
+
+
+def test_it_does_not_wait_for_long() -> None:
+    cluster = Harness("ab", TransportConfig(ack_with_mark_ms=3.0))
+    received(cluster, Service.AGREED)
+    cluster.run(1.5)
+    assert not cluster.delivered["a"]
+    cluster.run(1.0)
+    assert cluster.delivered["a"] == [b"x"]
+    assert [sent.marks for sent in cluster.frames(Status, "b")] == [()]
+
+
+def test_one_announcement_is_for_one_mark() -> None:
+    cluster = Harness("ab")
+    received(cluster, Service.AGREED)
+    cluster["b"].mark((1, 0))
+    cluster.run(1.0)
+    cluster.multicast("a", Service.AGREED, b"y")
+    cluster.run(1.0)
+    assert cluster.delivered["a"] == [b"x", b"y"]
+
+
+def test_safe_messages_are_acknowledged_at_once() -> None:
+    cluster = Harness("ab")
+    received(cluster, Service.SAFE)
+    assert cluster.delivered["a"] == [b"x"]
+
+
+def test_a_window_that_fills_is_acknowledged_at_once() -> None:
+    cluster = Harness("ab", TransportConfig(window_messages_max=80, packet_units_max=1))
+    received(cluster, *[Service.AGREED] * 10)
+    assert cluster.frames(Status, "b")[0].acks == ((machine("a"), 10),)
 
 
 @pytest.mark.parametrize(
