@@ -57,6 +57,10 @@ class CorelConfig:
     """How long the green line on disk may lie behind, if there is nothing else to write. Shorter restarts with
     less to agree on again; longer spares the disk."""
 
+    company_ms: float = 2.0
+    """How long a write may wait for messages of members that had some in the last one. Longer makes fewer writes,
+    of which everybody is told, where members send at different paces; shorter logs sooner. 0 does not wait."""
+
     sync_stall_ms: float = 2_000.0
     """A write to disk that takes longer is a stalled disk: this node leaves the others, who wait for it with every
     message, and comes back when its disk works."""

@@ -640,7 +640,8 @@ class Corel:
         """The end of every step: hands the next write to the disk, if none is under way."""
         if self._invariants is not None:
             self._invariants.check(self.queue)
-        persist = self._writer.next_write(self.committed, self.attempted, self.is_voter)
+        may_wait = self._is_open and len(self.view.members) > 1
+        persist = self._writer.next_write(self.committed, self.attempted, self.is_voter, may_wait)
         if persist is not None:
             effects.append(persist)
 

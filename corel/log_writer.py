@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
+from corel.company import Company
 from corel.config import CorelConfig
 from corel.effects import Effect, Persist
 from corel.message_queue import BrokenInvariant, MessageQueue
@@ -19,7 +20,6 @@ from transport.messages import Machine, Milliseconds
 Continuation: TypeAlias = Callable[[list[Effect]], None]
 """What is to be said when a write has completed."""
 
-_NEVER = float("inf")
 _AT_ONCE = float("-inf")
 
 
@@ -52,6 +52,7 @@ class LogWriter:
         disk."""
         self._is_yellow_decided = False
         self._points: dict[Machine, int] = {}
+        self._company = Company(config.company_ms)
         self._then: list[Continuation] = []
         # Under way
         self._under_way: Write | None = None
@@ -140,6 +141,7 @@ class LogWriter:
         self._is_dirty = self._is_dirty or bool(self._to_green)
 
     def tick(self, now: Milliseconds) -> None:
+        self._company.tick(now)
         if self._to_green and self._greens_since is None:
             self._greens_since = now
         elif self._greens_since is not None and now >= self._greens_since + self._config.green_flush_ms:
@@ -147,16 +149,24 @@ class LogWriter:
             self.flush_greens()
 
     def next_deadline(self) -> Milliseconds:
+        deadline = self._company.next_deadline()
         if not self._to_green:
-            return _NEVER
-        return _AT_ONCE if self._greens_since is None else self._greens_since + self._config.green_flush_ms
+            return deadline
+        if self._greens_since is None:
+            return _AT_ONCE
+        return min(deadline, self._greens_since + self._config.green_flush_ms)
 
     # Writing
 
-    def next_write(self, committed: int, attempted: int, is_voter: bool) -> Persist | None:
-        """The next write, if there is something to write and none is under way."""
+    def next_write(self, committed: int, attempted: int, is_voter: bool, may_wait: bool) -> Persist | None:
+        """The next write, if there is something to write and none is under way; and, if it may wait for more
+        messages, unless it does."""
         if not self._is_dirty or self._under_way is not None:
             return None
+        is_urgent = not may_wait or bool(self._then) or self._is_yellow_decided
+        if not is_urgent and self._company.must_wait(self._points):
+            return None
+        self._company.wrote(self._points)
         yellow = None
         if self._is_yellow_decided:
             yellow = Yellow(self._queue.green, tuple([entry.arrival for entry in self._queue.yellow]))

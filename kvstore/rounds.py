@@ -6,6 +6,7 @@ Neither is waited for long; and where answered clients do not come back, fewer a
 
 from __future__ import annotations
 
+from corel.trust import Trust
 from kvstore.store_config import StoreConfig
 from transport.messages import Milliseconds
 
@@ -13,7 +14,6 @@ _NEVER = float("inf")
 _AT_ONCE = float("-inf")
 _MOST = 0.9
 """The last few of those who are expected are not waited for."""
-_HASTY_ROUNDS_MAX = 63
 
 
 class Rounds:
@@ -31,9 +31,7 @@ class Rounds:
         """The end of it, once the time is known."""
         self._is_over = False
         """We have waited long enough."""
-        self._hasty_rounds = 0
-        """The next rounds do not wait for anybody: too few came back when one did."""
-        self._disappointments = 0
+        self._trust = Trust()
 
     def begin(self) -> None:
         """A message has left."""
@@ -43,10 +41,7 @@ class Rounds:
     def end(self, answered: int, held: int) -> None:
         """Own messages are green, so many clients were answered, and so many writes are held."""
         self._forget_patience()
-        self._expected = answered + held
-        if self._hasty_rounds:
-            self._hasty_rounds -= 1
-            self._expected = 0
+        self._expected = answered + held if self._trust.is_given() else 0
 
     def must_wait(self, held: int, is_under_way: bool) -> bool:
         """Whether writes that are held wait for more, or for own messages that are not green."""
@@ -56,8 +51,8 @@ class Rounds:
         if self._is_gathering or is_under_way:
             self._patience_ms = self._config.gather_ms if self._is_gathering else self._config.round_ms
             return self._patience_ms > 0.0
-        if self._expected:
-            self._disappointments = 0
+        if self._expected > 1:
+            self._trust.justified()
         return False
 
     def tick(self, now: Milliseconds) -> None:
@@ -68,8 +63,7 @@ class Rounds:
         if now >= self._until:
             self._is_over = True
             if self._is_gathering:
-                self._disappointments += 1
-                self._hasty_rounds = min(2**self._disappointments - 1, _HASTY_ROUNDS_MAX)
+                self._trust.disappointed()
 
     def next_deadline(self) -> Milliseconds:
         if self._patience_ms is None or self._is_over:

@@ -33,7 +33,7 @@ class TransportConfig:
     """An acknowledgement nobody waits for is sent when this part of one member's share of the window is
     unacknowledged by me. Smaller keeps the window emptier; larger leaves more to ride on data."""
 
-    ack_with_mark_ms: float = 3.0
+    ack_with_mark_ms: float = 5.0
     """How long the acknowledgement of an agreed message may wait for a mark that the layer above has announced:
     one datagram then says both. Longer than a sync takes saves a datagram per message and member; shorter lets
     messages be ordered before they are on everybody's disk."""

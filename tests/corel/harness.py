@@ -154,7 +154,7 @@ class LogCluster:
         in_bursts: bool = False,
     ) -> None:
         self.everybody = everybody
-        self.config = config or CorelConfig(debug_invariants=True)
+        self.config = config or CorelConfig(company_ms=0.0, debug_invariants=True)
         self.roster = roster or Roster.of(everybody)
         self.hold: set[Act] = set()
         self.deaf: set[tuple[str, str]] = set()

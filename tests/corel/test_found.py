@@ -38,7 +38,7 @@ def test_a_message_logged_across_a_view_change_is_reported() -> None:
 
 
 def test_a_body_that_could_not_be_retransmitted_is_refused_and_uses_up_nothing() -> None:
-    cluster = LogCluster("ab", config=CorelConfig(body_bytes_max=100))
+    cluster = LogCluster("ab", config=CorelConfig(body_bytes_max=100, company_ms=0.0))
     cluster.settle("ab")
     with pytest.raises(TooLarge, match="101 bytes; at most 100"):
         cluster["a"].submit(bytes(101))
@@ -53,7 +53,7 @@ def test_messages_of_folded_streams_are_green_wherever_the_log_is_read_from() ->
 
 
 def test_a_node_that_catches_up_again_and_again_with_folded_streams_is_not_waited_for() -> None:
-    cluster = LogCluster("abc", config=CorelConfig(batch_bytes_max=1, batches_ahead_max=1))
+    cluster = LogCluster("abc", config=CorelConfig(batch_bytes_max=1, batches_ahead_max=1, company_ms=0.0))
     cluster.settle("abc")
     cluster.submit("a", "x y")
     cluster.run()

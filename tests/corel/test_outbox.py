@@ -51,7 +51,7 @@ def test_what_had_left_when_a_view_ended_holds_up_nothing_in_the_next() -> None:
 
 def test_the_slowest_disk_sets_the_pace_in_primary_and_minority_alike() -> None:
     for component, stage in (("abc", Stage.PRIMARY), ("ab", Stage.NON_PRIMARY)):
-        cluster = LogCluster("abcd", config=CorelConfig(unlogged_max=2, debug_invariants=True))
+        cluster = LogCluster("abcd", config=CorelConfig(unlogged_max=2, company_ms=0.0, debug_invariants=True))
         cluster.settle(component)
         cluster.disk("b").hold()
         cluster.submit("a", "u v w x y")

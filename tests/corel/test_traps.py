@@ -251,7 +251,7 @@ def test_4_acknowledgements_count_only_in_the_view_they_were_sent_in() -> None:
 
 def test_4_who_has_another_order_commits_to_nothing() -> None:
     """It cannot be; if it is, nobody may go on as if it were not."""
-    cluster = LogCluster("abcde", config=CorelConfig(debug_invariants=False))
+    cluster = LogCluster("abcde", config=CorelConfig(company_ms=0.0, debug_invariants=False))
     for name in "ab":
         cluster.submit(name, name)
         cluster.run()

@@ -88,6 +88,7 @@ def draw_corel_plan(seed: int, nodes_min: int, nodes_max: int) -> CorelPlan:
             open_scan_max=random.choice((1_024, 2, 16)),
             outstanding_max=random.choice((4_096, 2)),
             unlogged_max=Random(f"unlogged {seed}").choice((4_096, 4_096, 8)),
+            company_ms=Random(f"company {seed}").choice((2.0, 2.0, 0.0, 15.0)),
             debug_invariants=True,
         ),
         sync_ms=sync_ms,
