@@ -6,7 +6,7 @@ a write may be accepted; what is in the log was, and is not judged again by limi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 KEY_BYTES_MAX = 480
 VALUE_BYTES_MAX = 1_048_576
@@ -95,8 +95,7 @@ class ValueIs:
 Condition: TypeAlias = RevisionIs | WrittenBy | Exists | ValueIs
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(NamedTuple):
     """If all `conditions` hold, `then`; else `otherwise`, or, if that is None, a rejection."""
 
     then: tuple[Operation, ...]

@@ -21,6 +21,7 @@ from kvstore.state import IDEMPOTENCY_POSITIONS, Item, Outcome, Remembered, Verd
 
 _FORGOTTEN_AT_ONCE = 256
 _LINE = b"line"
+_UNREMARKABLE = Outcome(Verdict.APPLIED, None)[2:]
 
 
 class LmdbTree:
@@ -113,7 +114,7 @@ def _memory_key(idempotency_key: str) -> bytes:
 
 def _outcome_to_item(outcome: Outcome) -> object:
     """A number for what nearly all are."""
-    if outcome == Outcome(Verdict.APPLIED, outcome.revision):
+    if outcome.verdict is Verdict.APPLIED and outcome[2:] == _UNREMARKABLE:
         return outcome.revision
     return [str(part) if isinstance(part, (Verdict, Why)) else part for part in outcome]
 

@@ -114,18 +114,18 @@ def _operation_to_list(operation: Operation) -> list[object]:
     return [_GET, operation.key]
 
 
-_OPERATIONS: dict[int, tuple[type[Any], list[type]]] = {
-    _PUT: (Put, [int, str, bytes, str]),
-    _DELETE: (Delete, [int, str]),
-    _INCREMENT: (Increment, [int, str, int]),
-    _APPEND: (Append, [int, str, bytes]),
-    _GET: (Get, [int, str]),
+_OPERATIONS: dict[int, tuple[type[Any], tuple[type, ...]]] = {
+    _PUT: (Put, (int, str, bytes, str)),
+    _DELETE: (Delete, (int, str)),
+    _INCREMENT: (Increment, (int, str, int)),
+    _APPEND: (Append, (int, str, bytes)),
+    _GET: (Get, (int, str)),
 }
 
 
 def _operation(item: Any) -> Operation:
     make, types = _OPERATIONS[item[0]]
-    if [type(part) for part in item] != types:
+    if tuple(map(type, item)) != types:
         raise TypeError(f"{make.__name__} of {item!r:.100}")
     made: Operation = make(*item[1:])
     return made
@@ -141,17 +141,17 @@ def _condition_to_list(condition: Condition) -> list[object]:
     return [_VALUE_IS, condition.key, condition.value]
 
 
-_CONDITIONS: dict[int, tuple[type[Any], list[type]]] = {
-    _REVISION_IS: (RevisionIs, [int, str, int]),
-    _WRITTEN_BY: (WrittenBy, [int, str, str]),
-    _EXISTS: (Exists, [int, str, bool]),
-    _VALUE_IS: (ValueIs, [int, str, bytes]),
+_CONDITIONS: dict[int, tuple[type[Any], tuple[type, ...]]] = {
+    _REVISION_IS: (RevisionIs, (int, str, int)),
+    _WRITTEN_BY: (WrittenBy, (int, str, str)),
+    _EXISTS: (Exists, (int, str, bool)),
+    _VALUE_IS: (ValueIs, (int, str, bytes)),
 }
 
 
 def _condition(item: Any) -> Condition:
     make, types = _CONDITIONS[item[0]]
-    if [type(part) for part in item] != types:
+    if tuple(map(type, item)) != types:
         raise TypeError(f"{make.__name__} of {item!r:.100}")
     made: Condition = make(*item[1:])
     return made

@@ -211,6 +211,66 @@ def test_a_node_whose_disk_is_full_still_reads_at_a_revision_that_it_has(tmp_pat
         assert node.get("k", f"?min_revision={revision}").body == b"x"
 
 
+STALLING = """
+import os, time
+from corel.store import Store
+write = Store.write
+def stalling(store, *arguments):
+    while os.path.exists(store.directory / "stall"):
+        time.sleep(0.01)
+    write(store, *arguments)
+Store.write = stalling
+"""
+"""A disk that does not finish a write while there is a file of this name in its node's directory."""
+
+
+@contextlib.contextmanager
+def stalled(node: Node) -> Iterator[None]:
+    [directory] = {file.parent for file in node.data.rglob("data.mdb")}
+    (directory / "stall").touch()
+    try:
+        yield
+    finally:
+        (directory / "stall").unlink()
+
+
+def test_a_write_that_is_not_on_disk_in_time_is_undecided_and_one_that_has_not_left_is_withdrawn(
+    tmp_path: Path,
+) -> None:
+    with Cluster("a", tmp_path, ("--set", "log.sync_stall_ms=20000"), prelude=STALLING) as cluster:
+        node = cluster.start()["a"]
+        with stalled(node):
+            left = node.put("left", "x", "?timeout_ms=300")
+            held = node.put("held", "x", "?timeout_ms=300")
+        assert (left.status, left.error) == (504, "undecided")
+        assert left.headers["location"] == f"/v1/writes/{left.json['id']}"
+        assert (held.status, held.error) == (503, "timeout")
+        assert "id" not in held.json
+        assert node.fate(left.json["id"], "?wait=green").json["outcome"] == "applied"
+        assert (node.get("left").body, node.get("held").status) == (b"x", 404)
+
+
+def test_the_others_go_on_without_a_node_whose_disk_stalls_and_it_comes_back(tmp_path: Path) -> None:
+    with Cluster("abc", tmp_path, ("--set", "log.sync_stall_ms=500"), prelude=STALLING) as cluster:
+        cluster.start()
+        a, c = cluster["a"], cluster["c"]
+        first = a.put("k", "before").json["revision"]
+        assert c.get("k", f"?min_revision={first}").body == b"before"
+        with stalled(c):
+            during = a.put("k", "during", "?ack=green&timeout_ms=20000")
+            assert during.status == 200, "it waited until c had left"
+            eventually(lambda: c.status()["disk"] != "ok")
+            refused = c.put("k", "lost")
+            assert (refused.status, refused.error) == (503, "away")
+            assert "disk" in refused.json["message"]
+            assert c.get("k").body == b"before"
+            assert c.get_path("/readyz").status == 503
+            assert a.put("k", "after", "?ack=green").status == 200
+        cluster.await_views("abc")
+        cluster.await_agreement()
+        assert c.get("k").body == b"after"
+
+
 # Overload
 
 

@@ -244,7 +244,9 @@ def test_many_green_messages_are_applied_in_turns() -> None:
     cluster.settle("abc")
     machine = cluster.machines["c"]
     assert cluster.value("c", "log") == b"xx"
-    assert machine.find_red("log")[1] is Color.YELLOW, "as good as green"
+    tentative, color = machine.find_red("log")
+    assert tentative is not None
+    assert (tentative.value, color) == (b"xxxxx", Color.YELLOW), "as good as green"
     assert machine.next_deadline() == float("-inf")
     machine.tick(0.0)
     machine.tick(0.0)

@@ -221,7 +221,7 @@ def before_revision(last: int, writes: list[Write]) -> list[Write]:
             replace(one, revision=min(one.revision, last)) if isinstance(one, RevisionIs) else one
             for one in write.conditions
         ]
-        return replace(write, conditions=tuple(conditions))
+        return write._replace(conditions=tuple(conditions))
 
     return [clamped(write) for write in writes]
 

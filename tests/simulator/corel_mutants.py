@@ -38,11 +38,13 @@ MUTANTS = [
                 "effects.append(Mark(self._acknowledgements.logged_here(points), self.view.id))",
             ),
         ),
+        first_seed=48,
     ),
     Mutant(
         "the state is told before everything is on disk",
         (),
         (Edit(Corel, "view_changed", "self._writer.then(self._send_state)", "self._send_state(effects)"),),
+        first_seed=20,
     ),
     Mutant(
         "the attempt is told before it is on disk",

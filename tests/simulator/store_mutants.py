@@ -9,6 +9,7 @@ from kvstore import green_state, red_state, state
 from kvstore.green_state import GreenState
 from kvstore.machine import Machine
 from kvstore.red_state import RedState
+from kvstore.rounds import Rounds
 from tests.kvstore import test_machine
 from tests.simulator.mutation import Edit, Mutant, what_breaks
 from tests.simulator.store_layer import StoreRun
@@ -35,7 +36,7 @@ MUTANTS = [
         "a linearizable read does not wait for what is green to be applied",
         ("linearizable",),
         (Edit(Machine, "_release_readers", "if self.green.line < reader.line:", "if False:"),),
-        first_seed=7,
+        first_seed=48,
     ),
     Mutant(
         "a linearizable read joins the probe under way",
@@ -195,10 +196,16 @@ MUTANTS = [
         first_seed=27,
     ),
     Mutant(
+        "a round without an end",
+        (),
+        (Edit(Rounds, "tick", "self._is_over = True", "pass"),),
+        test=test_machine.test_it_waits_so_for_round_ms_at_the_most,
+    ),
+    Mutant(
         "the red state lacks what is green and not applied",
         ("read_levels",),
         (Edit(Machine, "_refresh", "entries = [*self._backlog, *queue]", "entries = [*queue]"),),
-        first_seed=7,
+        test=test_machine.test_many_green_messages_are_applied_in_turns,
     ),
 ]
 
