@@ -336,9 +336,9 @@ class Machine:
         self.dispatch()
 
     def work(self) -> None:
-        """Applies green messages, as many as may be before others get their turn."""
+        """Applies green messages, as many as may be before others get their turn, or the disk its."""
         left = self.config.apply_writes_max
-        while self._backlog and left > 0:
+        while left > 0 and self._may_apply():
             entry = self._backlog[0]
             applied = self.green.apply(entry.id, self._log.body_of(entry))
             self._backlog.popleft()
@@ -347,6 +347,9 @@ class Machine:
         while self._revisions and self._revisions[0][0] <= self.green.revision:
             heappop(self._revisions)[2](None)
         self._release_readers()
+
+    def _may_apply(self) -> bool:
+        return bool(self._backlog) and self.green.unwritten < self.config.checkpoints_max
 
     def _on_applied(self, message_id: MessageId, applied: list[Applied]) -> None:
         self._ahead.discard(message_id)
@@ -529,7 +532,7 @@ class Machine:
             self._checkpoint_due = now + self.config.checkpoint_ms
 
     def next_deadline(self) -> Milliseconds:
-        if self._backlog or (self.green.unwritten and self._checkpoint_due == _NEVER):
+        if self._may_apply() or (self.green.unwritten and self._checkpoint_due == _NEVER):
             return _AT_ONCE
         deadline = self._patience[0][0] if self._patience else _NEVER
         if self._held:

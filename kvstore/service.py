@@ -230,6 +230,7 @@ class Service:
             machine.green.written(checkpoint)
             if machine is self._running:
                 self._guard(lambda: self._write_checkpoint(machine))
+                self._sleep()  # there is room to apply more
 
         return Extra(lambda transaction: tree.write(transaction, checkpoint), done)
 

@@ -45,3 +45,11 @@ class StoreConfig:
 
     checkpoint_ms: float = 1_000.0
     """How long a change may wait to reach the tree on disk. A start replays what has not."""
+
+    checkpoints_max: int = 16
+    """Checkpoints that wait for the disk. With so many, nothing more is applied: a merge of millions would else
+    take as much memory as it changes."""
+
+    def __post_init__(self) -> None:
+        if self.checkpoints_max < 2:
+            raise ValueError("checkpoints_max must be at least 2: one grows while another is written")

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from corel.messages import Color, MessageId
+from kvstore import green_state
 from kvstore.machine import Accepted, Ack, Done, Failed, Overloaded, Trouble
 from kvstore.operations import Append, Increment, Put, RevisionIs, Write
 from kvstore.state import Outcome, Verdict
@@ -251,6 +252,33 @@ def test_many_green_messages_are_applied_in_turns() -> None:
     machine.tick(0.0)
     machine.tick(0.0)
     assert cluster.value("c", "log") == b"xxxxx"
+
+
+def test_a_large_merge_waits_for_the_disk_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(green_state, "CHECKPOINT_ITEMS_MAX", 2)  # which a write to one key is: an item, an outcome
+    cluster = primary(StoreConfig(checkpoints_max=2, checkpoint_ms=1_000.0))
+    cluster.settle("ab", "c")
+    for number in range(5):
+        cluster.ask("c", Put(f"k{number}", b"x"), Ack.RED)
+        cluster.run()
+    cluster.settle("abc")
+    machine = cluster.machines["c"]
+
+    def applied() -> int:
+        return [cluster.value("c", f"k{number}") for number in range(5)].count(b"x")
+
+    assert (applied(), machine.green.unwritten) == (2, 2)
+    machine.tick(0.0)
+    assert machine.next_deadline() == 1_000.0, "it waits for the disk, not for itself"
+    for written in range(1, 4):
+        checkpoint = machine.take_checkpoint(line_on_disk=100, now=0.0)
+        assert checkpoint is not None
+        machine.green.written(checkpoint)
+        cluster.trees["c"].write(checkpoint)
+        assert machine.next_deadline() == float("-inf")
+        machine.tick(0.0)
+        assert applied() == 2 + written
+    assert machine.find_red("k4")[1] is Color.GREEN
 
 
 # Nothing is kept for those who were answered

@@ -236,6 +236,7 @@ class StoreProcess(CorelProcess):
             store.green.written(checkpoint)
         self._unreported = []
         self._write_checkpoint()
+        self._sleep_store()  # there is room to apply more
 
     # Time
 
