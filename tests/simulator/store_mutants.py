@@ -166,7 +166,7 @@ MUTANTS = [
     ),
     Mutant(
         "an idempotency key may be used again for another write",
-        ("equal_states",),
+        ("equal_states", "idempotency"),
         (
             Edit(green_state, "apply", "if known.digest != digest:", "if False:"),
             Edit(red_state, "apply", "if known.digest != digest:", "if False:"),
