@@ -46,9 +46,10 @@ class StoreConfig:
     checkpoint_ms: float = 1_000.0
     """How long a change may wait to reach the tree on disk. A start replays what has not."""
 
-    checkpoints_max: int = 16
-    """Checkpoints that wait for the disk. With so many, nothing more is applied: a merge of millions would else
-    take as much memory as it changes."""
+    checkpoints_max: int = 64
+    """Checkpoints that wait for the disk, of some thousand writes or 4 MiB each. With so many, no more is applied
+    before the disk has caught up: a merge of millions would else take as much memory as it changes. Fewer spare
+    memory; more let a large merge be seen sooner."""
 
     def __post_init__(self) -> None:
         if self.checkpoints_max < 2:

@@ -55,7 +55,7 @@ def draw_store_plan(seed: int, nodes_min: int, nodes_max: int) -> StorePlan:
             gather_ms=waiting.choice((4.0, 0.0, 40.0)),
             round_ms=waiting.choice((25.0, 0.0, 400.0)),
             apply_writes_max=random.choice((1_024, 1, 5)),
-            checkpoints_max=waiting.choice((16, 2)),
+            checkpoints_max=waiting.choice((64, 2)),
             checkpoint_ms=random.choice((1_000.0, 100.0, 10.0)),
         ),
         checkpoint_items_max=random.choice((1_024, 20, 4)),
