@@ -100,7 +100,7 @@ class GreenState:
         applied: list[Applied] = []
         name = str(message_id)
         for index, (data, write) in enumerate(batch):
-            done = apply(self, write, data, f"{name}.{index}", self.line, self.revision + 1)
+            done = apply(self, write, data, write_id(name, index), self.line, self.revision + 1)
             applied.append(done)
             self._absorb(write, done, checkpoint)
         checkpoint.fates[message_id] = Fate(self.line, tuple([one.outcome for one in applied]))
@@ -152,5 +152,6 @@ class GreenState:
         self._taken = None
 
 
-def write_id(message_id: MessageId, index: int) -> str:
-    return f"{message_id}.{index}"
+def write_id(message: MessageId | str, index: int) -> str:
+    """Of a write in this message, or in the one of this name: who needs many makes that once."""
+    return f"{message}.{index}"
