@@ -40,7 +40,7 @@ check: $(TEST) ## lint and type-check
 simulate: $(TEST) ## run simulator seeds: make simulate LAYER=transport SEEDS=1-500
 	$(BIN)/python -m tests.simulator run --layer $(LAYER) --seeds $(SEEDS) --nodes $(NODES)
 
-mutants: $(TEST) ## plant bugs in COREL and in the store one by one: each must be noticed (a minute)
+mutants: $(TEST) ## plant bugs in every layer one by one: each must be noticed (some minutes)
 	$(BIN)/python -m tests.simulator mutants
 
 explore: $(TEST) ## every interleaving of the membership's control messages in small cases (ten minutes on one core)

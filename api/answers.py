@@ -1,4 +1,4 @@
-"""What clients are told, as JSON and headers."""
+"""The responses to clients: statuses, headers and JSON bodies."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from typing import NamedTuple
 
 from api.problems import Problem, trouble
 from api.requests import Send
-from corel.messages import Color
-from kvstore.machine import Accepted, Answer, Done, Failed, Trouble
-from kvstore.operations import Write
-from kvstore.state import Item, Outcome, Verdict, Why
+from corel import Color
+from kvstore.store import Accepted, Answer, Done, Failed, Item, Outcome, Trouble, Verdict, Why, Write
 
 _JSON = b"application/json"
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
-"""Made once: `json.dumps` would make another one each time."""
+"""The encoder is made once: `json.dumps` would make a new one for each call."""
 
 
 class Response(NamedTuple):
@@ -42,7 +40,7 @@ def problem_response(problem: Problem) -> Response:
 
 
 def value_response(item: Item, color: Color) -> Response:
-    """What a key holds, as its writer sent it."""
+    """Returns the response with the value of a key, as its writer sent it."""
     headers = [
         (b"content-type", item.content_type.encode("latin-1", errors="replace")),
         (b"content-length", b"%d" % len(item.value)),
@@ -59,7 +57,7 @@ def not_modified(item: Item, color: Color) -> Response:
 
 
 def etag(item: Item) -> str:
-    """Of a tentative value: the write it comes from, since it has no revision yet."""
+    """Returns the ETag of a value: its revision, or the id of its write while it has no revision yet."""
     return f'"{item.write_id if item.revision is None else item.revision}"'
 
 
@@ -80,7 +78,7 @@ def item_json(key: str, item: Item) -> dict[str, object]:
 
 
 def write_response(answer: Answer, txn: Write | None = None) -> Response:
-    """With the results of its operations, if it was a transaction."""
+    """Returns the response to a write. That to a transaction has the results of its operations."""
     if isinstance(answer, Done):
         return _done(answer, txn)
     if isinstance(answer, Accepted):
@@ -102,7 +100,7 @@ def _done(answer: Done, txn: Write | None) -> Response:
     elif txn is not None:
         content["succeeded"] = outcome.branch
         if outcome.verdict is Verdict.DUPLICATE:
-            return json_response(status, content, headers)  # what it saw then is not remembered
+            return json_response(status, content, headers)  # the results of the first are not kept
         operations = txn.then if outcome.branch else txn.otherwise or ()
         content["results"] = [
             None if item is None else item_json(operation.key, item)
@@ -127,7 +125,7 @@ _STATUSES = {
 
 
 def outcome_json(color: Color, outcome: Outcome | None) -> dict[str, object]:
-    """What a write's answer, and a question for it, say of what became of it."""
+    """Returns the outcome of a write, as its own answer and `/v1/writes/{id}` have it."""
     if outcome is None:
         return {"color": str(color), "outcome": "pending"}
     content: dict[str, object] = {

@@ -1,5 +1,5 @@
 """`/v1/kv/{key}`, the calls that must be fast: plain ASGI, without the layers that would cost most of their time.
-`routes` describes them for the OpenAPI document."""
+`kv_openapi` describes them for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from api.answers import (
 )
 from api.problems import Problem, problem_of, trouble
 from api.requests import (
+    BodyBudget,
     Receive,
-    Room,
     Scope,
     Send,
     body_of,
@@ -34,20 +34,22 @@ from api.requests import (
     value_of,
     whole_number,
 )
-from corel.messages import Color
-from kvstore.machine import Ack, Overloaded, Trouble
-from kvstore.operations import (
+from corel import Color
+from kvstore.node import Node
+from kvstore.store import (
     NUMBER_MAX,
     VALUE_BYTES_MAX,
+    Ack,
     Append,
     Delete,
     Increment,
     InvalidWrite,
     Operation,
+    Overloaded,
     Put,
+    Trouble,
     Write,
 )
-from kvstore.service import Service
 
 PREFIX = b"/v1/kv/"
 PATCH_BYTES_MAX = 2 * VALUE_BYTES_MAX
@@ -67,9 +69,9 @@ class Read(StrEnum):
 class KeyValueApp:
     """An ASGI application for paths below `PREFIX`."""
 
-    def __init__(self, service: Service, room: Room) -> None:
-        self._service = service
-        self._room = room
+    def __init__(self, node: Node, budget: BodyBudget) -> None:
+        self._node = node
+        self._budget = budget
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope["method"]
@@ -96,7 +98,6 @@ class KeyValueApp:
 
     async def _read(self, key: str, scope: Scope) -> Response:
         found = parameters(scope["query_string"], _READ_PARAMETERS) if scope["query_string"] else {}
-        service = self._service
         color = Color.GREEN
         if found:
             level = choice(found, "read", Read, Read.GREEN)
@@ -104,9 +105,9 @@ class KeyValueApp:
         else:
             level = Read.GREEN
         if level is Read.RED:
-            item, color = service.find_red(key)
+            item, color = self._node.find_red(key)
         else:
-            item = service.find(key)
+            item = self._node.find(key)
         if item is None:
             return json_response(
                 404,
@@ -119,20 +120,20 @@ class KeyValueApp:
         return value_response(item, color)
 
     async def _wait_for(self, level: Read, found: Mapping[str, str]) -> None:
-        patience_ms = timeout_ms(found)
+        wait_ms = timeout_ms(found)
         if level is Read.LINEARIZABLE:
-            failed = await self._service.linearizable(patience_ms)
+            failed = await self._node.until_linearizable(wait_ms)
             if failed is not None:
                 raise trouble(failed)
         least = number(found, "min_revision", 0, 0, NUMBER_MAX)
-        failed = await self._service.revision(least, patience_ms) if least else None
+        failed = await self._node.until_revision(least, wait_ms) if least else None
         if failed is Trouble.TIMEOUT:
-            at = self._service.machine.green.revision
+            at = self._node.revision
             raise Problem(
                 504,
                 "revision_not_reached",
                 f"This node is at revision {at}, and did not reach {least} within timeout_ms. Wait longer, or "
-                "ask a node that is further.",
+                "ask a node that is further ahead.",
                 {"revision": at},
                 {"Retry-After": "1"},
             )
@@ -145,27 +146,27 @@ class KeyValueApp:
         query = scope["query_string"]
         found = parameters(query, _WRITE_PARAMETERS) if query else {}
         ack = choice(found, "ack", Ack, Ack.AUTO)
-        patience_ms = timeout_ms(found)
+        wait_ms = timeout_ms(found)
         headers = headers_of(scope, _WRITE_HEADERS)
-        held_against = conditions(key, headers.get(b"if-match"), headers.get(b"if-none-match"))
+        write_conditions = conditions(key, headers.get(b"if-match"), headers.get(b"if-none-match"))
         operation = await self._operation(method, key, headers, scope, receive)
-        write = Write((operation,), held_against, None, headers.get(b"idempotency-key"))
-        return write_response(await self._service.write(write, ack, patience_ms))
+        write = Write((operation,), write_conditions, None, headers.get(b"idempotency-key"))
+        return write_response(await self._node.write(write, ack, wait_ms))
 
     async def _operation(
         self, method: str, key: str, headers: Mapping[bytes, str], scope: Scope, receive: Receive
     ) -> Operation:
         if method == "PUT":
-            value = await body_of(scope, receive, VALUE_BYTES_MAX, self._room)
+            value = await body_of(scope, receive, VALUE_BYTES_MAX, self._budget)
             return Put(key, value, headers.get(b"content-type", "application/octet-stream"))
         if method == "DELETE":
-            await body_of(scope, receive, VALUE_BYTES_MAX, self._room)
+            await body_of(scope, receive, VALUE_BYTES_MAX, self._budget)
             return Delete(key)
-        return change_of(key, await body_of(scope, receive, PATCH_BYTES_MAX, self._room))
+        return change_of(key, await body_of(scope, receive, PATCH_BYTES_MAX, self._budget))
 
 
 def change_of(key: str, body: bytes) -> Operation:
-    """A PATCH: {"increment": n} or {"append": text}."""
+    """Returns the operation of a PATCH body: {"increment": n} or {"append": text}."""
     change = json_of(body)
     if not isinstance(change, dict) or len(change) != 1 or not {"increment", "append"} & set(change):
         raise Problem(400, "invalid_change", 'A change is {"increment": number} or {"append": "text"}.')

@@ -1,16 +1,15 @@
-"""Answers that say no: a status, a code for programs, and a sentence that says what to do next."""
+"""Error responses: a status, a code for programs, and a sentence that says what to do next."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from corel.store import StoreError
-from kvstore.machine import Overloaded, Trouble
-from kvstore.operations import InvalidWrite
+from corel.lmdb_log import DiskError
+from kvstore.store import InvalidWrite, Overloaded, Trouble
 
 
 class Problem(Exception):
-    """Ends a request. `details` join the body, `headers` the response."""
+    """Ends a request with an error. `details` are added to the body, and `headers` to the response."""
 
     def __init__(
         self,
@@ -31,13 +30,13 @@ class Problem(Exception):
 
 
 def problem_of(error: Exception) -> Problem:
-    """What any request can run into, as an answer."""
+    """Returns the response to an error that any request can run into; raises every other error again."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, InvalidWrite):
         status = 413 if error.code in ("value_too_large", "txn_too_large") else 400
         return Problem(status, error.code, str(error))
-    if isinstance(error, StoreError):
+    if isinstance(error, DiskError):
         return Problem(500, "damaged", f"What is on this node's disk cannot be read: {error}")
     if isinstance(error, Overloaded):
         return overloaded()
@@ -54,7 +53,7 @@ def overloaded() -> Problem:
 
 
 def trouble(kind: Trouble, what: str = "") -> Problem:
-    """Why a request was not served."""
+    """Returns the response to a request that was not served. `what` replaces the usual sentence."""
     status, message = _SENTENCES[kind]
     return Problem(status, str(kind), what or message, headers={"Retry-After": "1"})
 
@@ -76,5 +75,8 @@ _SENTENCES = {
         "This node takes no writes now: it is stopping, or its disk is full or does not answer (see /v1/status). "
         "Nothing was accepted. Try another node.",
     ),
-    Trouble.UNDECIDED: (504, "It has left, but is not on this node's disk yet: it may be accepted, or not."),
+    Trouble.UNDECIDED: (
+        504,
+        "The write was sent, but is not on this node's disk yet: it may be accepted, or not.",
+    ),
 }

@@ -1,4 +1,4 @@
-"""What clients send, taken apart strictly: whatever is not understood is an error that says so, never ignored."""
+"""Strict parsing of what clients send: whatever is not understood is an error that says so, and never ignored."""
 
 from __future__ import annotations
 
@@ -13,14 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote_plus, unquote_to_bytes
 
 from api.problems import Problem, overloaded
-from kvstore.operations import (
-    NUMBER_MAX,
-    Condition,
-    Exists,
-    RevisionIs,
-    WrittenBy,
-    check_key,
-)
+from kvstore.store import NUMBER_MAX, Condition, Exists, RevisionIs, WrittenBy, check_key
 
 Scope: TypeAlias = Mapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -30,22 +23,22 @@ Choice = TypeVar("Choice", bound=StrEnum)
 TIMEOUT_MS = 5_000
 TIMEOUT_MS_MAX = 600_000
 DRAINED_BYTES_MAX = 8 * 1_048_576
-"""A body that is too large is read to its end if it is not larger than this: a client that is still sending would
-not hear why it is refused."""
+"""A body that is too large is still read to its end if it has at most this many bytes: a client that is still
+sending would not read the answer."""
 DRAIN_SECONDS = 1.0
 BODIES_BYTES_MAX = 128 * 1_048_576
-"""All bodies that are still coming, together."""
+"""The most bytes that all bodies still being received may take together."""
 
 _STRAY_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _TAG = re.compile(r'"([^"]*)"')
 
 
-class Gone(Exception):
-    """The client has hung up: there is nobody to answer."""
+class ClientDisconnected(Exception):
+    """The client has closed the connection, so no answer can be sent."""
 
 
 def key_of(raw: bytes) -> str:
-    """The key that a path ends with, percent-encoded."""
+    """Returns the key from the percent-encoded end of a path."""
     if b"%" in raw:
         if _STRAY_PERCENT.search(raw):
             raise Problem(
@@ -63,7 +56,7 @@ def key_of(raw: bytes) -> str:
 
 
 def parameters(query: bytes, known: Iterable[str]) -> dict[str, str]:
-    """Those of a query. Each at most once, and none that is not known."""
+    """Returns the parameters of a query. One that is given twice or is not known is an error."""
     found: dict[str, str] = {}
     if not query:
         return found
@@ -111,7 +104,7 @@ def timeout_ms(found: Mapping[str, str]) -> int:
 
 
 def headers_of(scope: Scope, names: Iterable[bytes]) -> dict[bytes, str]:
-    """Those of these names that were sent, each at most once."""
+    """Returns the headers of these names that were sent. One that is given twice is an error."""
     wanted = frozenset(names)
     found: dict[bytes, str] = {}
     for name, value in scope["headers"]:
@@ -123,12 +116,12 @@ def headers_of(scope: Scope, names: Iterable[bytes]) -> dict[bytes, str]:
 
 
 def matches(tags: str, tag: str) -> bool:
-    """Whether an If-None-Match names this ETag (or any)."""
+    """Returns whether an If-None-Match header names this ETag, or any."""
     return tags.strip() == "*" or tag in [part.strip().removeprefix("W/") for part in tags.split(",")]
 
 
 def conditions(key: str, if_match: str | None, if_none_match: str | None) -> tuple[Condition, ...]:
-    """Of a write."""
+    """Returns the conditions of a write from its headers."""
     if if_match is not None and if_none_match is not None:
         raise Problem(
             400,
@@ -166,8 +159,8 @@ def _tag_condition(key: str, tag: str) -> Condition:
     return WrittenBy(key, text)
 
 
-class Room:
-    """What all bodies that are still coming may take together: thousands of clients may send large ones slowly."""
+class BodyBudget:
+    """Bounds the bytes of all bodies that are being received: thousands of clients may send large ones slowly."""
 
     def __init__(self, bytes_max: int = BODIES_BYTES_MAX) -> None:
         self._free = bytes_max
@@ -181,18 +174,18 @@ class Room:
         self._free += size
 
 
-async def body_of(scope: Scope, receive: Receive, bytes_max: int, room: Room) -> bytes:
-    """The whole body, if it is not too large. The server sees to it that it comes in time."""
+async def body_of(scope: Scope, receive: Receive, bytes_max: int, budget: BodyBudget) -> bytes:
+    """Returns the whole body, if it is not too large. `http_protocol` bounds how long it may take."""
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit() and int(value) > bytes_max:
             await _drain(receive, int(value))
             raise _too_large(bytes_max, int(value))
     message = await receive()
     if message["type"] == "http.disconnect":
-        raise Gone
+        raise ClientDisconnected
     body: bytes = message.get("body", b"")
     if message.get("more_body", False):
-        return await _rest_of_body(body, receive, bytes_max, room)
+        return await _rest_of_body(body, receive, bytes_max, budget)
     if len(body) > bytes_max:
         raise _too_large(bytes_max, len(body))
     return body
@@ -204,12 +197,12 @@ async def _drain(receive: Receive, size: int) -> None:
             while size <= DRAINED_BYTES_MAX:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise Gone
+                    raise ClientDisconnected
                 if not message.get("more_body", False):
                     return
 
 
-async def _rest_of_body(first: bytes, receive: Receive, bytes_max: int, room: Room) -> bytes:
+async def _rest_of_body(first: bytes, receive: Receive, bytes_max: int, budget: BodyBudget) -> bytes:
     parts = [first]
     size = taken = 0
     try:
@@ -217,16 +210,16 @@ async def _rest_of_body(first: bytes, receive: Receive, bytes_max: int, room: Ro
             size += len(parts[-1])
             if size > bytes_max:
                 raise _too_large(bytes_max, size)
-            room.take(len(parts[-1]))
+            budget.take(len(parts[-1]))
             taken = size
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise Gone
+                raise ClientDisconnected
             parts.append(message.get("body", b""))
             if not message.get("more_body", False):
                 break
     finally:
-        room.give_back(taken)
+        budget.give_back(taken)
     if size + len(parts[-1]) > bytes_max:
         raise _too_large(bytes_max, size + len(parts[-1]))
     return b"".join(parts)
@@ -257,7 +250,7 @@ def whole_number(value: object, what: str) -> int:
 
 
 def value_of(value: object) -> bytes:
-    """Text, or {"base64": …} for other bytes."""
+    """Returns the bytes of a value in JSON: a string, or {"base64": …} for bytes that are not text."""
     if isinstance(value, str):
         try:
             return value.encode()
@@ -268,4 +261,4 @@ def value_of(value: object) -> bytes:
             return b64decode(value["base64"], validate=True)
         except ValueError:
             raise Problem(400, "invalid_value", "The base64 text is not valid.") from None
-    raise Problem(400, "invalid_value", 'A value is a text, or {"base64": "…"} for other bytes.')
+    raise Problem(400, "invalid_value", 'A value is a string, or {"base64": "…"} for other bytes.')

@@ -1,12 +1,12 @@
-"""Everything but the hot calls, as FastAPI routes; the hot ones (`kv`) are described here for the OpenAPI
-document, which is the whole API's."""
+"""All calls but the hot ones (`kv`), as FastAPI routes. The application's OpenAPI document describes the whole
+API, including the hot calls (`kv_openapi`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Header, Path, Query, Request
+from fastapi import FastAPI, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.responses import Response as StarletteResponse
@@ -14,19 +14,26 @@ from starlette.exceptions import HTTPException
 
 from api import schemas
 from api.answers import Response, outcome_json, problem_response, write_response
-from api.kv import Read
+from api.kv_openapi import AckQuery, IdempotencyKey, TimeoutQuery, describe_keys
 from api.problems import Problem, problem_of, trouble
-from api.requests import TIMEOUT_MS, TIMEOUT_MS_MAX, Room, body_of, choice, headers_of, json_of, number, parameters
+from api.requests import (
+    TIMEOUT_MS,
+    BodyBudget,
+    body_of,
+    choice,
+    headers_of,
+    json_of,
+    number,
+    parameters,
+)
 from api.status import cluster_json, log_json, status_json
 from api.transactions import transaction_of
-from corel.corel import Stage
-from corel.messages import Color, MessageId
-from corel.store import StoreError
-from kvstore.machine import Ack, Overloaded, Trouble
-from kvstore.operations import InvalidWrite
-from kvstore.service import Service
+from corel import Color, MessageId, Stage
+from corel.lmdb_log import DiskError
+from kvstore.node import Node
+from kvstore.store import Ack, InvalidWrite, Overloaded, Trouble
+from transport import SEQUENCE_MAX, Machine
 from transport.chaos import Chaos
-from transport.messages import SEQUENCE_MAX, Machine
 
 TXN_BODY_BYTES_MAX = 8 * 1_048_576
 LOG_LIMIT = 100
@@ -38,34 +45,18 @@ each write is worth: **green** (its place in the one order of all writes is fina
 **red** (durable here, order still open; it merges when the network heals).
 """
 
-_AckQuery = Annotated[
-    Ack, Query(description="What to wait for: green where there is a primary component, else red")
-]
-_TimeoutQuery = Annotated[int, Query(ge=0, le=TIMEOUT_MS_MAX, description="How long to wait, in ms")]
-_IfMatch = Annotated[
-    str | None, Header(alias="If-Match", pattern=schemas.IF_MATCH, description='An ETag, `"17"`, or `*`')
-]
-_IfNoneMatch = Annotated[
-    str | None, Header(alias="If-None-Match", pattern=r"^\*$", description="`*`: only if the key does not exist")
-]
-_IdempotencyKey = Annotated[
-    str | None,
-    Header(alias="Idempotency-Key", min_length=1, max_length=255, description="A retry with it applies once"),
-]
-_Key = Annotated[str, Path(description="Up to 480 bytes of UTF-8, percent-encoded; may contain `/`", min_length=1)]
 
-
-def make_app(service: Service, room: Room, urls: Mapping[str, str], with_chaos: bool) -> FastAPI:
+def make_app(node: Node, budget: BodyBudget, urls: Mapping[str, str]) -> FastAPI:
     app = FastAPI(
         title="corelkv", version="0.1.0", description=_DESCRIPTION, redoc_url=None, redirect_slashes=False
     )
     _handle_errors(app)
-    _describe_keys(app)
-    _add_writes(app, service, room)
-    _add_status(app, service, urls)
-    _add_probes(app, service)
-    _add_chaos(app, service, room, with_chaos)
-    schemas.complete(app.openapi(), service.log.roster.weights)
+    describe_keys(app)
+    _add_writes(app, node, budget)
+    _add_status(app, node, urls)
+    _add_probes(app, node)
+    _add_chaos(app, node, budget)
+    schemas.complete(app.openapi(), node.config.roster.weights)
     return app
 
 
@@ -73,7 +64,7 @@ def _handle_errors(app: FastAPI) -> None:
     @app.exception_handler(Problem)
     @app.exception_handler(InvalidWrite)
     @app.exception_handler(Overloaded)
-    @app.exception_handler(StoreError)
+    @app.exception_handler(DiskError)
     async def on_problem(request: Request, error: Exception) -> StarletteResponse:
         return _starlette(problem_response(problem_of(error)))
 
@@ -90,69 +81,7 @@ def _handle_errors(app: FastAPI) -> None:
         return JSONResponse({"error": "invalid_parameter", "message": f"{where}: {first['msg']}."}, 400)
 
 
-def _describe_keys(app: FastAPI) -> None:
-    """`kv` answers these."""
-    path = "/v1/kv/{key}"
-    write_responses = schemas.write_responses()
-
-    @app.put(path, response_model=None, tags=["keys"], responses=write_responses, openapi_extra=schemas.RAW_BODY)
-    async def put_value(
-        key: _Key,
-        ack: _AckQuery = Ack.AUTO,
-        timeout_ms: _TimeoutQuery = TIMEOUT_MS,
-        if_match: _IfMatch = None,
-        if_none_match: _IfNoneMatch = None,
-        idempotency_key: _IdempotencyKey = None,
-    ) -> None:
-        """Sets the value of a key: the body, with its Content-Type."""
-
-    @app.patch(path, response_model=None, tags=["keys"], responses=write_responses)
-    async def change_value(
-        key: _Key,
-        change: schemas.Change,
-        ack: _AckQuery = Ack.AUTO,
-        timeout_ms: _TimeoutQuery = TIMEOUT_MS,
-        if_match: _IfMatch = None,
-        if_none_match: _IfNoneMatch = None,
-        idempotency_key: _IdempotencyKey = None,
-    ) -> None:
-        """Changes a value in a way that merges: both sides of a partition can, and all changes count."""
-
-    @app.delete(path, response_model=None, tags=["keys"], responses=write_responses)
-    async def delete_key(
-        key: _Key,
-        ack: _AckQuery = Ack.AUTO,
-        timeout_ms: _TimeoutQuery = TIMEOUT_MS,
-        if_match: _IfMatch = None,
-        if_none_match: _IfNoneMatch = None,
-        idempotency_key: _IdempotencyKey = None,
-    ) -> None:
-        """Removes a key. To remove one that is not there changes nothing, and is no error."""
-
-    read_responses = schemas.read_responses()
-
-    @app.get(path, response_model=None, tags=["keys"], responses=read_responses)
-    async def get_value(
-        key: _Key,
-        read: Annotated[
-            Read, Query(description="green: final here; red: with all this node has; linearizable")
-        ] = Read.GREEN,
-        min_revision: Annotated[int, Query(ge=0, le=2**63 - 1, description="Wait until this node has it")] = 0,
-        timeout_ms: _TimeoutQuery = TIMEOUT_MS,
-    ) -> None:
-        """The value of a key, as it was written."""
-
-    @app.head(path, response_model=None, tags=["keys"], responses=read_responses)
-    async def head_value(
-        key: _Key,
-        read: Annotated[Read, Query()] = Read.GREEN,
-        min_revision: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0,
-        timeout_ms: _TimeoutQuery = TIMEOUT_MS,
-    ) -> None:
-        """The same without the value."""
-
-
-def _add_writes(app: FastAPI, service: Service, room: Room) -> None:
+def _add_writes(app: FastAPI, node: Node, budget: BodyBudget) -> None:
     @app.post(
         "/v1/txn",
         response_model=None,
@@ -162,9 +91,9 @@ def _add_writes(app: FastAPI, service: Service, room: Room) -> None:
     )
     async def transaction(
         request: Request,
-        ack: _AckQuery = Ack.AUTO,
-        timeout_ms: _TimeoutQuery = TIMEOUT_MS,
-        idempotency_key: _IdempotencyKey = None,
+        ack: AckQuery = Ack.AUTO,
+        timeout_ms: TimeoutQuery = TIMEOUT_MS,
+        idempotency_key: IdempotencyKey = None,
     ) -> StarletteResponse:
         """Several operations at one place in the order: all of them, or, if a condition fails, those of `else`. A
         failed condition without an `else` is a 412."""
@@ -173,9 +102,9 @@ def _add_writes(app: FastAPI, service: Service, room: Room) -> None:
             b"idempotency-key"
         }:
             raise Problem(400, "invalid_header", "A transaction has its conditions in `if`, not in headers.")
-        body = await body_of(request.scope, request.receive, TXN_BODY_BYTES_MAX, room)
+        body = await body_of(request.scope, request.receive, TXN_BODY_BYTES_MAX, budget)
         write = transaction_of(body, idempotency_key)
-        answer = await service.write(write, ack, timeout_ms)
+        answer = await node.write(write, ack, timeout_ms)
         return _starlette(write_response(answer, write))
 
     @app.get("/v1/writes/{write_id}", response_model=None, tags=["writes"], responses=schemas.fate_responses())
@@ -183,15 +112,15 @@ def _add_writes(app: FastAPI, service: Service, room: Room) -> None:
         request: Request,
         write_id: Annotated[str, Path(description="As the write's answer gave it")],
         wait: Annotated[schemas.Wait | None, Query(description="green: answer when it is final")] = None,
-        timeout_ms: _TimeoutQuery = TIMEOUT_MS,
+        timeout_ms: TimeoutQuery = TIMEOUT_MS,
     ) -> dict[str, Any]:
         """What became of a write. Every node can tell."""
         parameters(request.scope["query_string"], ("wait", "timeout_ms"))
         message_id, index = _parse_write_id(write_id)
-        known = service.outcome(message_id, index)
+        known = node.outcome(message_id, index)
         if wait is not None and (known is None or known[0] is not Color.GREEN):
-            await service.green(message_id, timeout_ms)
-            known = service.outcome(message_id, index)
+            await node.until_green(message_id, timeout_ms)
+            known = node.outcome(message_id, index)
         if known is None:
             raise Problem(
                 404,
@@ -212,12 +141,12 @@ def _parse_write_id(text: str) -> tuple[MessageId, int]:
     return MessageId(Machine(name, incarnation), sequence), index
 
 
-def _add_status(app: FastAPI, service: Service, urls: Mapping[str, str]) -> None:
+def _add_status(app: FastAPI, node: Node, urls: Mapping[str, str]) -> None:
     @app.get("/v1/status", response_model=None, tags=["node"], responses=schemas.plain_responses(schemas.Status))
     async def status(request: Request) -> dict[str, Any]:
         """This node: its view, its lines, its state."""
         parameters(request.scope["query_string"], ())
-        return status_json(service)
+        return status_json(node.status())
 
     @app.get("/v1/log", response_model=None, tags=["node"], responses=schemas.plain_responses(schemas.LogPage))
     async def log(
@@ -228,16 +157,16 @@ def _add_status(app: FastAPI, service: Service, urls: Mapping[str, str]) -> None
         """Messages of the log in their order, whatever their colour."""
         found = parameters(request.scope["query_string"], ("from", "limit"))
         first = number(found, "from", 0, 0, 2**53)
-        return log_json(service, first, number(found, "limit", LOG_LIMIT, 1, LOG_LIMIT_MAX))
+        return log_json(node.read_log(first, number(found, "limit", LOG_LIMIT, 1, LOG_LIMIT_MAX)))
 
     @app.get("/v1/cluster", response_model=None, tags=["node"], responses=schemas.plain_responses(schemas.Cluster))
     async def cluster(request: Request) -> dict[str, Any]:
         """What this node knows of every node of the roster."""
         parameters(request.scope["query_string"], ())
-        return cluster_json(service, urls)
+        return cluster_json(node.status(), urls)
 
 
-def _add_probes(app: FastAPI, service: Service) -> None:
+def _add_probes(app: FastAPI, node: Node) -> None:
     @app.get("/livez", tags=["node"], response_class=PlainTextResponse)
     async def alive() -> str:
         """Whether the process answers."""
@@ -249,20 +178,21 @@ def _add_probes(app: FastAPI, service: Service) -> None:
     ) -> dict[str, Any]:
         """Whether the node takes requests; with `need=primary`, whether green writes go through."""
         choice(parameters(request.scope["query_string"], ("need",)), "need", schemas.Need, schemas.Need.PRIMARY)
-        if service.participant.trouble is not None:
-            raise trouble(Trouble.AWAY, str(service.participant.trouble))
-        if need is not None and not service.is_primary:
+        status = node.status()
+        if status.trouble is not None:
+            raise trouble(Trouble.AWAY, status.trouble)
+        if need is not None and not status.is_primary:
             raise trouble(Trouble.NO_PRIMARY, "This node is not in a primary component.")
-        if service.log.stage is Stage.RECOVERING and not service.log.is_open:
+        if status.stage is Stage.RECOVERING and not status.is_open:
             raise trouble(Trouble.TIMEOUT, "This node is still finding out who is connected. Ask again soon.")
-        return {"ready": True, "state": str(service.log.stage)}
+        return {"ready": True, "state": str(status.stage)}
 
     @app.get("/", include_in_schema=False, response_class=PlainTextResponse)
     async def welcome() -> str:
-        return f"corelkv node {service.me.name}\n\n  /docs  the API\n  /v1/status  this node\n"
+        return f"corelkv node {node.me.name}\n\n  /docs  the API\n  /v1/status  this node\n"
 
 
-def _add_chaos(app: FastAPI, service: Service, room: Room, with_chaos: bool) -> None:
+def _add_chaos(app: FastAPI, node: Node, budget: BodyBudget) -> None:
     responses = schemas.plain_responses(schemas.ChaosSettings, may_be_missing=True)
 
     @app.put(
@@ -272,34 +202,37 @@ def _add_chaos(app: FastAPI, service: Service, room: Room, with_chaos: bool) -> 
         responses=responses,
         openapi_extra=schemas.body_of(schemas.ChaosSettings),
     )
-    async def spoil(request: Request) -> dict[str, Any]:
+    async def set_chaos(request: Request) -> dict[str, Any]:
         """Makes the network of this node worse, to see what happens: only with `--chaos`."""
         parameters(request.scope["query_string"], ())
-        body = json_of(await body_of(request.scope, request.receive, 65_536, room))
-        _channel_of(service, with_chaos).chaos = chaos = schemas.chaos_of(body, service.log.roster.weights)
+        body = json_of(await body_of(request.scope, request.receive, 65_536, budget))
+        _check_chaos(node)
+        node.chaos = chaos = schemas.chaos_of(body, node.config.roster.weights)
         return schemas.chaos_json(chaos)
 
     @app.delete("/v1/chaos", response_model=None, tags=["chaos"], responses=responses)
-    async def mend(request: Request) -> dict[str, Any]:
-        """As if nothing had been."""
+    async def clear_chaos(request: Request) -> dict[str, Any]:
+        """Ends all disturbances of this node's network."""
         parameters(request.scope["query_string"], ())
-        _channel_of(service, with_chaos).chaos = chaos = Chaos()
+        _check_chaos(node)
+        node.chaos = chaos = Chaos()
         return schemas.chaos_json(chaos)
 
     @app.get("/v1/chaos", response_model=None, tags=["chaos"], responses=responses)
-    async def spoilt(request: Request) -> dict[str, Any]:
-        """What is spoilt now."""
+    async def get_chaos(request: Request) -> dict[str, Any]:
+        """The disturbances of this node's network at present."""
         parameters(request.scope["query_string"], ())
-        return schemas.chaos_json(_channel_of(service, with_chaos).chaos)
+        return schemas.chaos_json(_check_chaos(node))
 
 
-def _channel_of(service: Service, with_chaos: bool) -> Any:
-    channel = service.node.chaos
-    if not with_chaos or channel is None:
+def _check_chaos(node: Node) -> Chaos:
+    """Returns the disturbances of this node's network at present. Raises `Problem` without `--chaos`."""
+    chaos = node.chaos
+    if chaos is None:
         raise Problem(
-            404, "chaos_disabled", "This node was started without --chaos, so its network cannot be spoilt."
+            404, "chaos_disabled", "This node was started without --chaos, so its network cannot be disturbed."
         )
-    return channel
+    return chaos
 
 
 def _starlette(response: Response) -> StarletteResponse:

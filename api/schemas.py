@@ -1,4 +1,4 @@
-"""The shapes of the API, for the OpenAPI document."""
+"""The data types of the API, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.problems import Problem
-from kvstore.operations import NUMBER_MAX
+from kvstore.store import NUMBER_MAX
 from transport.chaos import Chaos
 
 Responses: TypeAlias = dict[int | str, dict[str, Any]]
@@ -28,7 +28,7 @@ class _Strict(BaseModel):
 
 
 class Error(BaseModel):
-    """Why not, and what to do."""
+    """Why the request failed, and what to do."""
 
     error: str
     message: str
@@ -214,12 +214,14 @@ class ChaosSettings(_Strict):
 
 
 def chaos_of(body: object, roster: Iterable[str]) -> Chaos:
-    """Strictly: a name that is not in the roster is a mistake."""
+    """Returns the chaos that a body asks for. A name that is not in the roster is an error."""
     try:
         settings = ChaosSettings.model_validate(body, strict=True)
     except ValueError as error:
         first = str(error).splitlines()[1:3]
-        raise Problem(400, "invalid_chaos", f"That is no chaos: {' '.join(map(str.strip, first))}.") from None
+        raise Problem(
+            400, "invalid_chaos", f"The chaos settings are not valid: {' '.join(map(str.strip, first))}."
+        ) from None
     names = set(roster)
     strangers = [name for name in (*settings.drop_from, *settings.drop_to) if name not in names]
     if strangers:
@@ -250,7 +252,7 @@ def chaos_json(chaos: Chaos) -> dict[str, object]:
 # Responses
 
 IF_MATCH = r'^(\*|"([1-9][0-9]{0,17}|[!#-~]*[!#-/:-~][!#-~]*)")$'
-"""Any value, a revision, or the id of a write."""
+"""Matches `*`, a revision, or the id of a write, the latter two in quotes."""
 
 WRITE_ID = r"^[A-Za-z0-9_-]+(\.[0-9]{1,15}){3}$"
 
@@ -311,14 +313,14 @@ def ready_responses() -> Responses:
 
 
 def body_of(model: type[BaseModel]) -> dict[str, Any]:
-    """A JSON body that the route takes apart itself."""
+    """Returns the description of a JSON body that the route parses itself."""
     schema: Mapping[str, Any] = model.model_json_schema(ref_template="#/components/schemas/{model}")
     content = {name: part for name, part in schema.items() if name != "$defs"}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": content}}}}
 
 
 def definitions(models: Iterable[type[BaseModel]]) -> dict[str, Any]:
-    """The schemas that `body_of` refers to."""
+    """Returns the schemas that `body_of` refers to."""
     found: dict[str, Any] = {}
     for model in models:
         found.update(model.model_json_schema(ref_template="#/components/schemas/{model}").get("$defs", {}))
@@ -326,8 +328,8 @@ def definitions(models: Iterable[type[BaseModel]]) -> dict[str, Any]:
 
 
 def complete(document: dict[str, Any], roster: Iterable[str]) -> None:
-    """What FastAPI does not know: schemas of bodies that routes take apart themselves; that a header is there or
-    not, never null; which nodes there are."""
+    """Adds what FastAPI does not know to the document: the schemas of bodies that routes parse themselves, that a
+    header may be absent but is never null, and which nodes there are."""
     document["components"]["schemas"].update(definitions((Txn, ChaosSettings)))
     for path in document["paths"].values():
         for operation in path.values():

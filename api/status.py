@@ -1,76 +1,80 @@
-"""What a node says of itself and of the others, as JSON."""
+"""The status of a node, its view of the cluster, and its log, as JSON."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
-from corel.corel import Corel
-from corel.inspection import Inspected
-from kvstore.green_state import write_id
-from kvstore.operations import Append, Delete, Increment, Operation, Put
-from kvstore.service import Service
-from kvstore.write_codec import WriteError, decode_batch, decode_write
+from kvstore.node import LogEntry, LogPage, NodeStatus
+from kvstore.store import (
+    Append,
+    Delete,
+    Increment,
+    Operation,
+    Put,
+    WriteError,
+    decode_batch,
+    decode_write,
+    write_id,
+)
 
 
-def status_json(service: Service) -> dict[str, object]:
-    log, node, queue = service.log, service.node, service.log.queue
-    trouble = service.participant.trouble
-    green = service.machine.green
+def status_json(status: NodeStatus) -> dict[str, object]:
     return {
-        "node": log.me.name,
-        "incarnation": log.me.incarnation,
-        "roster": list(log.roster.weights),
-        "weights": dict(log.roster.weights),
-        "view": {"id": str(log.view.id), "members": [member.name for member in log.view.members]},
-        "state": str(log.stage),
-        "phase": log.phase,
-        "primary": service.is_primary,
-        "voter": log.is_voter,
-        "green": {"line": queue.green, "revision": green.revision, "applied_line": green.line},
-        "yellow": {"line": queue.yellow_line},
-        "red": len(queue.red),
-        "last_committed_primary": log.committed,
-        "last_attempted_primary": log.attempted,
-        "held_writes": service.machine.held,
-        "disk": "ok" if trouble is None else str(trouble),
-        "dropped_datagrams": {str(reason): count for reason, count in node.peer_errors.counts.items()},
-        "chaos": node.chaos is not None and node.chaos.chaos != type(node.chaos.chaos)(),
-        "uptime_s": round(time.time() - service.started_at, 1),
+        "node": status.me.name,
+        "incarnation": status.me.incarnation,
+        "roster": list(status.weights),
+        "weights": dict(status.weights),
+        "view": _view_json(status),
+        "state": str(status.stage),
+        "phase": str(status.phase),
+        "primary": status.is_primary,
+        "voter": status.is_voter,
+        "green": {"line": status.green_line, "revision": status.revision, "applied_line": status.applied_line},
+        "yellow": {"line": status.yellow_line},
+        "red": status.red,
+        "last_committed_primary": status.last_committed_primary,
+        "last_attempted_primary": status.last_attempted_primary,
+        "held_writes": status.held_writes,
+        "disk": status.trouble or "ok",
+        "dropped_datagrams": dict(status.dropped_datagrams),
+        "chaos": status.is_disturbed,
+        "uptime_s": round(status.uptime_s, 1),
     }
 
 
-def cluster_json(service: Service, urls: Mapping[str, str]) -> dict[str, object]:
-    log = service.log
-    present = {member.name: member for member in log.view.members}
+def cluster_json(status: NodeStatus, urls: Mapping[str, str]) -> dict[str, object]:
+    present = {member.name: member for member in status.view.members}
     nodes: list[dict[str, object]] = []
-    for name, weight in log.roster.weights.items():
+    for name, weight in status.weights.items():
         member = present.get(name)
         nodes.append(
             {
                 "name": name,
                 "weight": weight,
                 "url": urls.get(name),
-                "me": name == log.me.name,
+                "me": name == status.me.name,
                 "connected": member is not None,
                 "incarnation": None if member is None else member.incarnation,
             }
         )
     return {
-        "view": {"id": str(log.view.id), "members": [member.name for member in log.view.members]},
-        "state": str(log.stage),
-        "primary": service.is_primary,
+        "view": _view_json(status),
+        "state": str(status.stage),
+        "primary": status.is_primary,
         "nodes": nodes,
     }
 
 
-def log_json(service: Service, first: int, limit: int) -> dict[str, object]:
-    entries = service.entries(first, limit)
-    following = entries[-1].position + 1 if entries else min(first, len(service.log.queue))
-    return {"entries": [_entry_json(service.log, entry) for entry in entries], "next": following}
+def _view_json(status: NodeStatus) -> dict[str, object]:
+    return {"id": str(status.view.id), "members": [member.name for member in status.view.members]}
 
 
-def _entry_json(log: Corel, inspected: Inspected) -> dict[str, object]:
+def log_json(page: LogPage) -> dict[str, object]:
+    return {"entries": [_entry_json(entry) for entry in page.entries], "next": page.following}
+
+
+def _entry_json(entry: LogEntry) -> dict[str, object]:
+    inspected = entry.inspected
     return {
         "position": inspected.position,
         "id": str(inspected.id),
@@ -80,18 +84,18 @@ def _entry_json(log: Corel, inspected: Inspected) -> dict[str, object]:
         "view": str(inspected.view),
         "bytes": inspected.size_bytes,
         "acknowledged": [member.name for member in inspected.acknowledged],
-        "operations": _operations_json(log, inspected),
+        "operations": _operations_json(entry),
     }
 
 
-def _operations_json(log: Corel, inspected: Inspected) -> list[dict[str, object]]:
-    """What is asked for, without the values."""
+def _operations_json(entry: LogEntry) -> list[dict[str, object]]:
+    """Returns the operations of a message of the log, without the values."""
     try:
-        writes = [decode_write(data) for data in decode_batch(log.body_of(inspected.entry))]
+        writes = [decode_write(data) for data in decode_batch(entry.body)]
     except WriteError as error:
         return [{"undecodable": str(error)}]
     return [
-        {"write": write_id(inspected.id, index), **_operation_json(operation)}
+        {"write": write_id(entry.inspected.id, index), **_operation_json(operation)}
         for index, write in enumerate(writes)
         for operation in (*write.then, *(write.otherwise or ()))
     ]

@@ -1,4 +1,4 @@
-"""`POST /v1/txn`: a transaction's JSON, taken apart strictly."""
+"""`POST /v1/txn`: strict parsing of a transaction's JSON."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from api.problems import Problem
 from api.requests import json_of, value_of, whole_number
-from kvstore.operations import (
+from kvstore.store import (
     Append,
     Condition,
     Delete,
@@ -47,7 +47,7 @@ def _operation(item: object, where: str) -> Operation:
         fields = _fields(content, where, ("key", "value"), ("content_type",))
         content_type = fields.get("content_type", "application/octet-stream")
         if not isinstance(content_type, str):
-            raise _wrong(f"{where}: content_type is a text")
+            raise _wrong(f"{where}: content_type is a string")
         return Put(_key(fields, where), value_of(fields["value"]), content_type)
     if kind == "increment":
         fields = _fields(content, where, ("key", "by"))
@@ -77,7 +77,7 @@ def _condition(item: object, where: str) -> Condition:
         return Exists(key, fields["exists"])
     if "id" in fields:
         if not isinstance(fields["id"], str):
-            raise _wrong(f"{where}: id is a text")
+            raise _wrong(f"{where}: id is a string")
         return WrittenBy(key, fields["id"])
     return ValueIs(key, value_of(fields["value"]))
 
@@ -85,7 +85,7 @@ def _condition(item: object, where: str) -> Condition:
 def _key(fields: Mapping[str, object], where: str) -> str:
     key = fields["key"]
     if not isinstance(key, str):
-        raise _wrong(f"{where}: key is a text")
+        raise _wrong(f"{where}: key is a string")
     return key
 
 

@@ -1,1 +1,64 @@
-"""COREL: one totally ordered log over a partitionable group (Keidar and Dolev, section 3)."""
+"""COREL: one totally ordered log that partitions cannot divide.
+
+`Corel` is the machine, and `Replica` runs it over a membership. The names that other packages may use are exported
+here; `corel.lmdb_log`, the one module that does I/O, is imported by its own name.
+"""
+
+from corel.adaptive_wait import AdaptiveWait
+from corel.config import CorelConfig
+from corel.corel import Corel
+from corel.effects import (
+    CorelEvent,
+    Greened,
+    Logged,
+    LogReport,
+    Persist,
+    PrimaryConfirmed,
+    Reordered,
+    StageChanged,
+)
+from corel.inspection import Inspected, inspect
+from corel.message_queue import MessageQueue
+from corel.messages import Color, Entry, MessageId
+from corel.outbox import TooLarge, TooMuch
+from corel.quorum import Roster
+from corel.replica import Replica, ReplicaEffect
+from corel.stages import Cause, Phase, Stage
+from corel.storage import Image, Lines, LogReader, LogWrite
+
+__all__ = [
+    # The machines, their configuration and their errors
+    "Corel",
+    "Replica",
+    "CorelConfig",
+    "Roster",
+    "TooLarge",
+    "TooMuch",
+    # What the log reports upward
+    "LogReport",
+    "Greened",
+    "Logged",
+    "PrimaryConfirmed",
+    "Reordered",
+    "StageChanged",
+    # Its other effects
+    "ReplicaEffect",
+    "Persist",
+    "CorelEvent",
+    # What inputs and effects are made of, and how to inspect the queue
+    "Color",
+    "Entry",
+    "MessageId",
+    "MessageQueue",
+    "Stage",
+    "Phase",
+    "Cause",
+    "Inspected",
+    "inspect",
+    "Image",
+    "Lines",
+    "LogReader",
+    "LogWrite",
+    # A bounded wait, which the store uses too
+    "AdaptiveWait",
+]

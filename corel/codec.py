@@ -1,4 +1,4 @@
-"""Letters as bytes: msgpack arrays that begin with their kind. What does not decode is a peer's error."""
+"""Payloads as bytes: msgpack arrays that begin with their kind. Bytes that do not decode are a peer's error."""
 
 from __future__ import annotations
 
@@ -12,74 +12,76 @@ from corel.messages import (
     Attempt,
     Commit,
     Copy,
-    Letter,
     MessageId,
+    Payload,
+    PrimaryCheck,
     Priority,
-    Probe,
     Reds,
     Regular,
     State,
     Vector,
 )
-from transport.messages import NAME_BYTES_MAX, SEQUENCE_MAX, Machine, ViewId
+from transport import NAME_BYTES_MAX, SEQUENCE_MAX, Machine, ViewId
 
-_REGULAR, _STATE, _ATTEMPT, _COMMIT, _PRIORITY, _REDS, _PROBE = range(7)
+_REGULAR, _STATE, _ATTEMPT, _COMMIT, _PRIORITY, _REDS, _PRIMARY_CHECK = range(7)
 
 IDS_MAX = 262_144
-"""Most ids in a letter. What is under way in a view is far less; a few bytes could announce any number."""
+"""The most ids in a payload. Far fewer are under way in a view; without this bound a few bytes could announce any
+number."""
 
 COPY_OVERHEAD_BYTES = 2 * NAME_BYTES_MAX + 64
-"""What a copy takes besides its body, at the most."""
+"""The most bytes that a copy takes besides its body."""
 
 
-class LetterError(Exception):
-    """The payload is not a letter of ours."""
+class PayloadError(Exception):
+    """The bytes are not a payload of ours."""
 
 
-def encode(letter: Letter) -> bytes:
-    packed: bytes = msgpack.packb(_to_list(letter))
+def encode(payload: Payload) -> bytes:
+    packed: bytes = msgpack.packb(_to_list(payload))
     return packed
 
 
-def decode(payload: bytes) -> Letter:
+def decode(payload: bytes) -> Payload:
+    """Returns the payload, every part of it checked, or raises `PayloadError`."""
     try:
         fields = msgpack.unpackb(payload, strict_map_key=True, max_map_len=0, max_ext_len=0)
         return _from_list(_list(fields))
-    except LetterError:
+    except PayloadError:
         raise
     except Exception as error:  # msgpack raises ValueError, its own classes, RecursionError …
-        raise LetterError(f"not a letter: {type(error).__name__}: {error}") from None
+        raise PayloadError(f"not a payload of the log: {type(error).__name__}: {error}") from None
 
 
-def _to_list(letter: Letter) -> list[object]:
-    if isinstance(letter, Regular):
-        return [_REGULAR, letter.sequence, letter.body]
-    if isinstance(letter, State):
+def _to_list(payload: Payload) -> list[object]:
+    if isinstance(payload, Regular):
+        return [_REGULAR, payload.sequence, payload.body]
+    if isinstance(payload, State):
         return [
             _STATE,
-            letter.committed,
-            letter.attempted,
-            letter.green,
-            letter.green_digest,
-            letter.base,
-            letter.base_digest,
-            pack_ids(letter.tail),
-            [part for stream, last in letter.have for part in (*stream, last)],
-            letter.is_voter,
-            letter.roster,
+            payload.committed,
+            payload.attempted,
+            payload.green,
+            payload.green_digest,
+            payload.base,
+            payload.base_digest,
+            pack_ids(payload.tail),
+            [part for stream, last in payload.have for part in (*stream, last)],
+            payload.is_voter,
+            payload.roster,
         ]
-    if isinstance(letter, Attempt):
-        return [_ATTEMPT, letter.number, letter.digest]
-    if isinstance(letter, Commit):
-        return [_COMMIT, letter.number]
-    if isinstance(letter, Priority):
-        return [_PRIORITY, letter.position, *_copies_to_lists(letter.copies)]
-    if isinstance(letter, Probe):
-        return [_PROBE, letter.number]
-    return [_REDS, letter.is_last, *_copies_to_lists(letter.copies)]
+    if isinstance(payload, Attempt):
+        return [_ATTEMPT, payload.number, payload.digest]
+    if isinstance(payload, Commit):
+        return [_COMMIT, payload.number]
+    if isinstance(payload, Priority):
+        return [_PRIORITY, payload.position, *_copies_to_lists(payload.copies)]
+    if isinstance(payload, PrimaryCheck):
+        return [_PRIMARY_CHECK, payload.number]
+    return [_REDS, payload.is_last, *_copies_to_lists(payload.copies)]
 
 
-def _from_list(fields: list[object]) -> Letter:
+def _from_list(fields: list[object]) -> Payload:
     kind, *rest = fields
     if kind == _REGULAR:
         sequence, body = rest
@@ -110,17 +112,17 @@ def _from_list(fields: list[object]) -> Letter:
     if kind == _REDS:
         is_last, names, copies = rest
         return Reds(_copies(_list(names), _list(copies)), _boolean(is_last))
-    if kind == _PROBE:
+    if kind == _PRIMARY_CHECK:
         (number,) = rest
-        return Probe(_natural(number))
-    raise LetterError(f"unknown kind {kind!r}")
+        return PrimaryCheck(_natural(number))
+    raise PayloadError(f"unknown kind {kind!r}")
 
 
 # Ids: runs of consecutive sequences of one stream
 
 
 def pack_ids(ids: Iterable[MessageId]) -> list[object]:
-    """[name, incarnation, first, count, …]: a sender's messages mostly follow each other."""
+    """Returns ids as runs, [name, incarnation, first, count, …]: a sender's messages mostly follow each other."""
     flat: list[object] = []
     for (stream, _), run in groupby(enumerate(ids), key=lambda item: (item[1].stream, item[1].sequence - item[0])):
         first, *more = [message.sequence for _, message in run]
@@ -130,18 +132,18 @@ def pack_ids(ids: Iterable[MessageId]) -> list[object]:
 
 def unpack_ids(flat: list[object]) -> tuple[MessageId, ...]:
     if len(flat) % 4:
-        raise LetterError("ids come in fours")
+        raise PayloadError("ids come in fours")
     ids: list[MessageId] = []
     for name, incarnation, first, count in zip(*[iter(flat)] * 4, strict=True):
         stream, start = _machine(name, incarnation), _positive(first)
         end = start + _positive(count)
         if len(ids) + end - start > IDS_MAX or end > SEQUENCE_MAX:
-            raise LetterError(f"more than {IDS_MAX} ids, or beyond the largest sequence")
+            raise PayloadError(f"more than {IDS_MAX} ids, or beyond the largest sequence")
         ids += [MessageId(stream, sequence) for sequence in range(start, end)]
     return tuple(ids)
 
 
-# Copies: streams and views once for all of them, since they repeat
+# Copies: a payload names each stream and view once, since they repeat
 
 
 def _copies_to_lists(copies: tuple[Copy, ...]) -> tuple[list[object], list[object]]:
@@ -164,13 +166,13 @@ def _copies_to_lists(copies: tuple[Copy, ...]) -> tuple[list[object], list[objec
 
 def _copies(names: list[object], flat: list[object]) -> tuple[Copy, ...]:
     if len(flat) % 5:
-        raise LetterError("copies come in fives")
+        raise PayloadError("copies come in fives")
     subjects = [_subject(_list(name)) for name in names]
     copies: list[Copy] = []
     for stream, sequence, clock, view, body in zip(*[iter(flat)] * 5, strict=True):
         sender, origin = subjects[_natural(stream)], subjects[_natural(view)]
         if type(sender) is not Machine or type(origin) is not ViewId:
-            raise LetterError("a copy without a stream or a view")
+            raise PayloadError("a copy without a stream or a view")
         content = None if body is None else _bytes(body)
         copies.append(Copy(MessageId(sender, _positive(sequence)), _positive(clock), origin, content))
     return tuple(copies)
@@ -185,48 +187,48 @@ def _subject(fields: list[object]) -> Machine | ViewId:
 
 def _vector(flat: list[object]) -> Vector:
     if len(flat) % 3:
-        raise LetterError("a vector comes in threes")
+        raise PayloadError("a vector comes in threes")
     groups = zip(*[iter(flat)] * 3, strict=True)
     return tuple((_machine(name, incarnation), _positive(last)) for name, incarnation, last in groups)
 
 
 def _machine(name: object, incarnation: object) -> Machine:
     if type(name) is not str or not 0 < len(name.encode()) <= NAME_BYTES_MAX:
-        raise LetterError("a name is text of 1 to 64 bytes")
+        raise PayloadError("a name is text of 1 to 64 bytes")
     return Machine(name, _natural(incarnation))
 
 
 def _natural(item: object) -> int:
     if type(item) is not int or not 0 <= item <= SEQUENCE_MAX:
-        raise LetterError("expected a natural number")
+        raise PayloadError("expected a natural number")
     return item
 
 
 def _positive(item: object) -> int:
     if _natural(item) < 1:
-        raise LetterError("expected a positive number")
-    return item  # type: ignore[return-value]  # _natural has seen to it
+        raise PayloadError("expected a positive number")
+    return item  # type: ignore[return-value]  # checked by _natural
 
 
 def _bytes(item: object) -> bytes:
     if type(item) is not bytes:
-        raise LetterError("expected bytes")
+        raise PayloadError("expected bytes")
     return item
 
 
 def _digest(item: object) -> bytes:
     if len(_bytes(item)) != DIGEST_BYTES:
-        raise LetterError(f"a digest has {DIGEST_BYTES} bytes")
-    return item  # type: ignore[return-value]  # _bytes has seen to it
+        raise PayloadError(f"a digest has {DIGEST_BYTES} bytes")
+    return item  # type: ignore[return-value]  # checked by _bytes
 
 
 def _boolean(item: object) -> bool:
     if type(item) is not bool:
-        raise LetterError("expected true or false")
+        raise PayloadError("expected true or false")
     return item
 
 
 def _list(item: object) -> list[object]:
     if type(item) is not list:
-        raise LetterError("expected an array")
+        raise PayloadError("expected an array")
     return item

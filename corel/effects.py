@@ -1,8 +1,7 @@
-"""What the log asks the outside to do besides what membership and transport ask.
+"""What the log asks of the layers around it, besides the effects of membership and transport.
 
-Nothing that depends on a `Persist` is among the effects that come with or after it: it comes when its completion
-has come back as an input. So a crash between the two can be simulated, and group commit needs no reordering of
-effects."""
+An effect that depends on a `Persist` is not returned before the completion of that write has come back as an
+input. So a crash between the two can be simulated, and group commit needs no reordering of effects."""
 
 from __future__ import annotations
 
@@ -11,16 +10,16 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from corel.messages import Entry
-from corel.storage import Write
-from transport.effects import Journal
-from transport.messages import Machine, Service, ViewId
+from corel.stages import Cause, Stage
+from corel.storage import LogWrite
+from transport import Journal, Machine, Service, ViewId
 
 
-class Event(StrEnum):
-    """What the journal can say of the log."""
+class CorelEvent(StrEnum):
+    """The events of the log in the journal."""
 
     STATE = "state"
-    """Another state was entered."""
+    """Another stage was entered: `StageChanged`."""
     STATES_EXCHANGED = "states_exchanged"
     RETRANSMITTING = "retransmitting"
     RETRANSMITTED = "retransmitted_to_log"
@@ -29,13 +28,13 @@ class Event(StrEnum):
     COMMITTED = "committed"
     VOTER = "voter"
     CONTRADICTED = "contradicted"
-    """A member's state cannot be true beside the others'."""
+    """The states of members contradict each other."""
     REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
 class Multicast:
-    """Send this in order, in this view or not at all."""
+    """Send this payload in the order of the view, in this view or not at all."""
 
     payload: bytes
     view: ViewId
@@ -44,7 +43,7 @@ class Multicast:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Tell the members of this view how far the log on this disk goes."""
+    """Report to the members of this view how far this node has logged each member's messages."""
 
     marks: tuple[int, ...]
     view: ViewId
@@ -52,7 +51,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Solicit:
-    """Ask these members of this view how far theirs go."""
+    """Ask these members of this view for their marks."""
 
     machines: tuple[Machine, ...]
     view: ViewId
@@ -63,20 +62,20 @@ class Persist:
     """Make this write durable, then call `persisted(token)`."""
 
     token: int
-    write: Write
+    write: LogWrite
 
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """These are on this node's disk, and their order among what is not green is settled as far as this component
-    goes: yellow in a primary, else red. In the order of the queue."""
+    """These messages are on this node's disk, and their order among the messages that are not green is settled
+    within this component: yellow in a primary component, red elsewhere. They are in the order of the queue."""
 
     entries: tuple[Entry, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Greened:
-    """These have their final places, from this position on."""
+    """These messages have their final places, from this position on."""
 
     position: int
     entries: tuple[Entry, ...]
@@ -84,15 +83,48 @@ class Greened:
 
 @dataclass(frozen=True, slots=True)
 class Reordered:
-    """What is not green has another order than before, or more in it than was logged: look at the queue again."""
+    """The messages that are not green have another order than before, or are more than were reported as logged:
+    the queue must be read again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Proven:
-    """Everybody was still in this view when they heard of the probe of this number: no other primary component can
-    have been established before it was sent."""
+class PrimaryConfirmed:
+    """Every member was still in this view when it received the primary check of this number: no other primary
+    component can have been established before the check was sent."""
 
     number: int
 
 
-Effect: TypeAlias = Multicast | Mark | Solicit | Persist | Logged | Greened | Reordered | Proven | Journal
+@dataclass(frozen=True, slots=True)
+class StageChanged:
+    """The node is in another stage, or in the same stage of another view. The driver journals this and reports it
+    to the layer above."""
+
+    stage: Stage
+    cause: Cause
+    view: ViewId
+    green: int
+    yellow: int
+    length: int
+    """How many messages the whole queue has."""
+    committed: int
+    attempted: int
+
+    def journal(self) -> Journal:
+        """Returns the journal's record of the change."""
+        details: dict[str, object] = {
+            "stage": str(self.stage),
+            "view": str(self.view),
+            "green": self.green,
+            "yellow": self.yellow,
+            "all": self.length,
+            "committed": self.committed,
+            "attempted": self.attempted,
+        }
+        return Journal(CorelEvent.STATE, str(self.view), self.cause, details)
+
+
+LogReport: TypeAlias = Logged | Greened | Reordered | PrimaryConfirmed | StageChanged
+"""What the log reports to the layer above it."""
+
+CorelEffect: TypeAlias = Multicast | Mark | Solicit | Persist | LogReport | Journal

@@ -1,4 +1,4 @@
-"""The queue, to look at: for operators, the journal's readers, and `/v1/log`."""
+"""Inspection of the queue: for operators, readers of the journal, and `/v1/log`."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from typing import NamedTuple
 
 from corel.corel import Corel
 from corel.messages import Color, Entry, MessageId
-from corel.storage import Log
-from transport.messages import Machine, Timestamp, ViewId
+from corel.storage import LogReader
+from transport import Machine, Timestamp, ViewId
 
 
 class Inspected(NamedTuple):
-    """One message of the queue."""
+    """One message of the queue, and what this node knows of it."""
 
     position: int
-    """From the start of the queue; final if green, else as things stand."""
+    """Its place from the start of the queue: final if it is green, otherwise the current one."""
     id: MessageId
     timestamp: Timestamp
     color: Color
     view: ViewId
-    """In which it was first sent."""
+    """The view in which it was first sent."""
     size_bytes: int
     entry: Entry
     acknowledged: tuple[Machine, ...]
-    """Members of the current view known to have it on disk, as far as that was asked in this view."""
+    """The members of the current view known to have it on disk. Empty if it is green, or of another view."""
 
 
-def inspect(corel: Corel, log: Log, first: int, limit: int) -> list[Inspected]:
-    """At most `limit` messages, from this position on."""
+def inspect(corel: Corel, log: LogReader, first: int, limit: int) -> list[Inspected]:
+    """Returns at most `limit` messages, from this position on."""
     return list(islice(_entries(corel, log, first, limit), limit))
 
 
-def _entries(corel: Corel, log: Log, first: int, limit: int) -> Iterator[Inspected]:
+def _entries(corel: Corel, log: LogReader, first: int, limit: int) -> Iterator[Inspected]:
     queue = corel.queue
     unwritten = corel.unwritten_greens
     written = queue.green - len(unwritten)

@@ -1,19 +1,20 @@
-"""The invariants of section 3.4, as far as one node can see them, executable.
+"""The invariants of section 3.4, as far as one node can see them, as executable checks.
 
 **Causal** and **No Changes in Green** are checked here, after every step where `debug_invariants` is on. **Agreed
-Green** and **Yellow** speak of several nodes: they are checked whenever states are exchanged
-(`recovery.make_plan`), always, and by the simulator's checkers after every step of anybody."""
+Green** and **Yellow** concern several nodes: they are always checked when states are exchanged
+(`recovery_plan.make_plan`), and by the simulator's checkers after every step of any node."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-from corel.message_queue import BrokenInvariant, MessageQueue, chained
+from corel.message_queue import MessageQueue, chained
 from corel.messages import MessageId, Stream
+from transport import BrokenInvariant
 
 
 class Invariants:
-    """Watches one queue."""
+    """Checks one queue, step by step."""
 
     def __init__(self, queue: MessageQueue) -> None:
         self._green = queue.green
@@ -24,13 +25,13 @@ class Invariants:
         self._turned += ids
 
     def check(self, queue: MessageQueue) -> None:
-        """Raises `BrokenInvariant` if what one node can see is wrong."""
+        """Raises `BrokenInvariant` if the queue breaks an invariant that one node can see."""
         self._check_green(queue)
         self._check_causal(queue)
         self._check_zones(queue)
 
     def _check_green(self, queue: MessageQueue) -> None:
-        """New green messages are appended, and nothing else changes."""
+        """Checks that new green messages were appended, and that nothing else in the green prefix changed."""
         if queue.green != self._green + len(self._turned):
             raise BrokenInvariant(
                 f"{len(self._turned)} messages took the green line from {self._green} to {queue.green}"
@@ -42,7 +43,7 @@ class Invariants:
             raise BrokenInvariant("the green order has changed (No Changes in Green)")
 
     def _check_causal(self, queue: MessageQueue) -> None:
-        """Before a message is every earlier one of its sender."""
+        """Checks that before each message there is every earlier one of its sender."""
         last: dict[Stream, int] = {}
         for entry in queue:
             stream, sequence = entry.id

@@ -1,7 +1,7 @@
-"""What is to be written next, and what may be said once it is on disk.
+"""What is to be written next, and what may be sent once it is on disk.
 
 One write is under way at a time; what comes meanwhile gathers for the next (group commit). Everything a step wants
-written is gathered here in that step, and goes to disk in one atomic `Write`, so no crash leaves half of it."""
+written is gathered here in that step, and goes to disk in one atomic `LogWrite`, so no crash leaves half of it."""
 
 from __future__ import annotations
 
@@ -9,22 +9,20 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from corel.company import Company
 from corel.config import CorelConfig
-from corel.effects import Effect, Persist
-from corel.message_queue import BrokenInvariant, MessageQueue
+from corel.effects import CorelEffect, Persist
+from corel.message_queue import MessageQueue
 from corel.messages import Entry
-from corel.storage import Lines, Record, Write, Yellow
-from transport.messages import Machine, Milliseconds
+from corel.storage import Lines, LogWrite, Record, Yellow
+from corel.write_gathering import WriteGathering
+from transport import AT_ONCE, BrokenInvariant, Machine, Milliseconds
 
-Continuation: TypeAlias = Callable[[list[Effect]], None]
-"""What is to be said when a write has completed."""
-
-_AT_ONCE = float("-inf")
+Continuation: TypeAlias = Callable[[list[CorelEffect]], None]
+"""What to do when a write has completed; it adds its effects to the list it is given."""
 
 
 class Completed(NamedTuple):
-    """What a completed write has brought."""
+    """What follows from a completed write."""
 
     points: Mapping[Machine, int]
     """Up to which of each member's messages in this view everything is on disk now."""
@@ -32,7 +30,7 @@ class Completed(NamedTuple):
 
 
 class LogWriter:
-    """Gathers one node's writes. `lines` is what its disk says."""
+    """Gathers the writes of one node. `lines` is the metadata on its disk."""
 
     def __init__(self, queue: MessageQueue, lines: Lines, config: CorelConfig) -> None:
         self._queue = queue
@@ -48,33 +46,33 @@ class LogWriter:
         self._to_log: list[Entry] = []
         self._to_green: list[Entry] = []
         self._greens_since: Milliseconds | None = None
-        """Since when green messages wait to be written as such. Nobody is in a hurry: they are yellow on every
-        disk."""
+        """Since when green messages wait to be written as green. There is no hurry: they are yellow on every
+        member's disk."""
         self._is_yellow_decided = False
         self._points: dict[Machine, int] = {}
-        self._company = Company(config.company_ms)
+        self._gathering = WriteGathering(config.write_gather_ms)
         self._then: list[Continuation] = []
         # Under way
-        self._under_way: Write | None = None
+        self._under_way: LogWrite | None = None
         self._logging: list[Entry] = []
         self._greening: list[Entry] = []
         self._points_under_way: dict[Machine, int] = {}
         self._then_under_way: list[Continuation] = []
         # Bodies in memory
         self._evictable: deque[Entry] = deque()
-        """On disk, and likely to stay open for long."""
+        """Messages that are on disk and likely to remain without their final place for long."""
         self._bodies_bytes = 0
 
-    # What others look at
+    # State
 
     @property
     def on_disk(self) -> int:
-        """Messages with a lower arrival are on disk."""
+        """All messages with a lower arrival are on disk."""
         return self._lines.next_arrival
 
     @property
     def will_reach(self) -> bool:
-        """Whether a write under way, or the next, brings more of somebody's messages to disk."""
+        """Whether the write under way, or the next, brings more of any member's messages to disk."""
         return bool(self._points or self._points_under_way)
 
     @property
@@ -84,31 +82,32 @@ class LogWriter:
 
     @property
     def unwritten_greens(self) -> list[Entry]:
-        """The last green messages, which are not in the order on disk yet."""
+        """The last green messages, whose places in the green order are not on disk yet."""
         return self._greening + self._to_green
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is on its way to the disk, or waits for its turn."""
+        """Whether something is being written, or waits to be."""
         return self._under_way is not None or self._is_dirty or bool(self._to_green)
 
     # What is to be written
 
     def begin_view(self) -> None:
-        """What was to be said in the last view never will be. What was to be written still is."""
+        """Drops what was to be sent in the last view. What was to be written still is."""
         self._points, self._points_under_way = {}, {}
         self._then, self._then_under_way = [], []
 
     def touch(self) -> None:
-        """There is something to write, be it only the lines."""
+        """Asks for a write, if only of the lines."""
         self._is_dirty = True
 
     def then(self, continuation: Continuation) -> None:
-        """Once all that is to be written by now is on disk, say this, unless the view has ended."""
+        """Has `continuation` called once everything that is to be written by now is on disk, unless the view ends
+        first."""
         self._then.append(continuation)
 
     def log(self, entry: Entry) -> None:
-        """A message that is new here."""
+        """Adds a message that is new to this node to the next write."""
         entry.arrival = self._next_arrival
         self._next_arrival += 1
         self._clock = max(self._clock, entry.timestamp.clock)
@@ -117,12 +116,13 @@ class LogWriter:
         self._is_dirty = True
 
     def reach(self, machine: Machine, sequence: int) -> None:
-        """All that this member sent up to this message is among what is to be logged, or was before."""
+        """Notes that after the next write everything that this member sent up to this message is on disk."""
         self._points[machine] = sequence
         self._is_dirty = True
 
     def turned_green(self, entries: Iterable[Entry]) -> None:
-        """Not worth a write of its own at once: see `tick`."""
+        """Adds messages that have become green to the next write. They are not worth a write of their own at once:
+        see `tick`."""
         for entry in entries:
             self._to_green.append(entry)
             if entry.body is not None:
@@ -131,17 +131,18 @@ class LogWriter:
             self._evictable = deque(entry for entry in self._evictable if self._is_open(entry))
 
     def decide_yellow(self) -> None:
-        """The yellow zone is what it is now, whatever was logged as what before."""
+        """Adds the yellow zone as it is now to the next write. It overrides the colours as which messages were
+        logged before."""
         self._is_yellow_decided = True
         self._tail_from = self._next_arrival
         self._is_dirty = True
 
     def flush_greens(self) -> None:
-        """Write what has become green, without waiting for something else to write."""
+        """Asks for a write of what has become green, without waiting for something else to write."""
         self._is_dirty = self._is_dirty or bool(self._to_green)
 
     def tick(self, now: Milliseconds) -> None:
-        self._company.tick(now)
+        self._gathering.tick(now)
         if self._to_green and self._greens_since is None:
             self._greens_since = now
         elif self._greens_since is not None and now >= self._greens_since + self._config.green_flush_ms:
@@ -149,30 +150,30 @@ class LogWriter:
             self.flush_greens()
 
     def next_deadline(self) -> Milliseconds:
-        deadline = self._company.next_deadline()
+        deadline = self._gathering.next_deadline()
         if not self._to_green:
             return deadline
         if self._greens_since is None:
-            return _AT_ONCE
+            return AT_ONCE
         return min(deadline, self._greens_since + self._config.green_flush_ms)
 
     # Writing
 
     def next_write(self, committed: int, attempted: int, is_voter: bool, may_wait: bool) -> Persist | None:
-        """The next write, if there is something to write and none is under way; and, if it may wait for more
-        messages, unless it does."""
+        """Returns the next write. Returns None if there is nothing to write, if a write is under way, or if it
+        `may_wait` for more messages and does."""
         if not self._is_dirty or self._under_way is not None:
             return None
         is_urgent = not may_wait or bool(self._then) or self._is_yellow_decided
-        if not is_urgent and self._company.must_wait(self._points):
+        if not is_urgent and self._gathering.must_wait(self._points):
             return None
-        self._company.wrote(self._points)
+        self._gathering.wrote(self._points)
         yellow = None
         if self._is_yellow_decided:
             yellow = Yellow(self._queue.green, tuple([entry.arrival for entry in self._queue.yellow]))
         greened = tuple([entry.arrival for entry in self._to_green])
         lines = self._lines_now(committed, attempted, is_voter)
-        write = Write(tuple(map(Record.of, self._to_log)), greened, yellow, lines)
+        write = LogWrite(tuple(map(Record.of, self._to_log)), greened, yellow, lines)
         self._token += 1
         self._under_way = write
         self._points_under_way, self._points = self._points, {}
@@ -184,8 +185,8 @@ class LogWriter:
         return Persist(self._token, write)
 
     def completed(self, token: int, will_stay_open: bool) -> Completed:
-        """The write of this token is on disk, and so are all before it. `will_stay_open` says whether its messages
-        are likely to remain without their final place for long."""
+        """Notes that the write of this token is on disk, as all writes before it are. `will_stay_open` says
+        whether its messages are likely to remain without their final place for long."""
         if self._under_way is None or token != self._token:
             raise BrokenInvariant(f"write {token} was completed, {self._token} is under way")
         self._lines = self._under_way.lines
@@ -218,8 +219,8 @@ class LogWriter:
         )
 
     def _evict(self, entries: Iterable[Entry]) -> None:
-        """They are on disk now. Beyond what memory is allowed, the oldest bodies are dropped: those who need one
-        read it from there."""
+        """Takes note of messages that are on disk now. Beyond what memory is allowed, drops the oldest bodies:
+        when one is needed, it is read from disk."""
         self._evictable.extend(entries)
         while self._bodies_bytes > self._config.bodies_bytes_max and self._evictable:
             entry = self._evictable.popleft()

@@ -1,10 +1,11 @@
 """MQ: the green prefix, the yellow zone, the red suffix (section 3.2.1).
 
-Green messages are final and only counted here: they are in the log on disk. The yellow zone is `base` (what
-everybody committed to) and after it what was received in the primary since, in timestamp order. Red is always in
-timestamp order, so its order is never written anywhere.
+Green messages are final and only counted here: they are in the log on disk. The yellow zone is the rest of the
+base (the queue as the members of the last primary component committed to it), and after it the messages received
+in that component since, in timestamp order. Red is always in timestamp order, so its order is never written
+anywhere.
 
-A message is here as soon as it is received and handed to the disk. What needs it to be *on* disk
+A message is in the queue as soon as it is received and handed to the disk. What needs it to be *on* disk
 (acknowledgements, state messages) waits for that elsewhere."""
 
 from __future__ import annotations
@@ -15,17 +16,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from operator import attrgetter
 
 from corel.messages import DIGEST_BYTES, EMPTY_DIGEST, Entry, MessageId, Stream, Vector
-from transport.messages import SEQUENCE_MAX
+from transport import SEQUENCE_MAX, BrokenInvariant
 
 _timestamp_of = attrgetter("timestamp")
 
 
-class BrokenInvariant(Exception):
-    """The log is in a state that cannot be. The node must stop, its data intact."""
-
-
 def chained(digest: bytes, ids: Iterable[MessageId]) -> bytes:
-    """The digest of an order that continues one of this digest."""
+    """Returns the digest of the order that continues the order of `digest` with these ids."""
     for (name, incarnation), sequence in ids:
         link = f"{name}.{incarnation}.{sequence}".encode()
         digest = hashlib.blake2b(link, digest_size=DIGEST_BYTES, key=digest).digest()
@@ -33,53 +30,51 @@ def chained(digest: bytes, ids: Iterable[MessageId]) -> bytes:
 
 
 class MessageQueue:
-    """One node's queue. Lines are numbers of messages from its start."""
+    """The message queue of one node. A line is a number of messages, counted from the start of the queue."""
 
     def __init__(self) -> None:
         self.green = 0
         """The green line."""
         self.green_digest = EMPTY_DIGEST
         self.green_last: dict[Stream, int] = {}
-        """Of each stream, the last message that is green, unless the stream is folded away."""
+        """The last green message of each stream that is not folded away."""
         self.folded: dict[str, int] = {}
-        """Of each node, up to which incarnation its streams are folded away: whatever they ever held is green at
-        every node, on disk, and they will hold no more."""
+        """Up to which incarnation the streams of each node are folded away: everything they ever held is green on
+        the disk of every node, and they will hold no more."""
         self.yellow: list[Entry] = []
         self._red: list[Entry] = []
         self._is_red_sorted = True
-        """A recovery brings red messages between those that are here by the thousand: they are put in their places
-        all at once, when somebody looks."""
+        """Whether `_red` is in timestamp order. A recovery brings thousands of red messages that belong between
+        those that are here: they are sorted all at once, when `red` is read."""
         self.base = 0
-        """How long the queue was at the last commitment this node knows of."""
+        """How long the queue was at the last commitment that this node knows of."""
         self.base_digest = EMPTY_DIGEST
-        self.version = 0
-        """Grows whenever what is not green, or its order or colour, changes."""
         self._open: dict[MessageId, Entry] = {}
-        """What is not green, by id."""
+        """The messages that are not green, by id."""
         self._last: dict[Stream, int] = {}
-        """Of each stream with messages that are not green, the last."""
+        """The last message of each stream that has messages that are not green."""
 
     def restore(self, yellow: list[Entry], red: list[Entry]) -> None:
-        """What was not green when the node stopped, in order."""
+        """Takes over the messages that were not green when the node stopped, in order."""
         self.yellow, self._red = yellow, red
         for entry in self:
             stream, sequence = entry.id
             self._open[entry.id] = entry
             self._last[stream] = max(sequence, self._last.get(stream, 0))
 
-    # What is here
+    # Reading
 
     def __len__(self) -> int:
         return self.green + len(self.yellow) + len(self._red)
 
     def __iter__(self) -> Iterator[Entry]:
-        """Everything that is not green, in order."""
+        """Yields everything that is not green, in order."""
         yield from self.yellow
         yield from self.red
 
     @property
     def red(self) -> list[Entry]:
-        """In the order of timestamps."""
+        """The red messages, in timestamp order."""
         if not self._is_red_sorted:
             self._red.sort(key=_timestamp_of)
             self._is_red_sorted = True
@@ -90,8 +85,8 @@ class MessageQueue:
         return self.green + len(self.yellow)
 
     def last_of(self, stream: Stream) -> int:
-        """The last message of a stream that is here, green or not. Of a folded one, whatever anybody asks for
-        is."""
+        """Returns the last message of a stream that this node has, green or not. A folded stream counts as
+        complete."""
         if self.is_folded(stream):
             return SEQUENCE_MAX
         return self._last.get(stream) or self.green_last.get(stream, 0)
@@ -100,28 +95,29 @@ class MessageQueue:
         return stream.incarnation <= self.folded.get(stream.name, -1)
 
     def get(self, message_id: MessageId) -> Entry | None:
-        """A message that is here and not green."""
+        """Returns the message of this id, if this node has it and it is not green."""
         return self._open.get(message_id)
 
     def is_yellow(self, entry: Entry) -> bool:
-        """Of a message that is here and not green."""
+        """Returns whether a message that this node has, and that is not green, is yellow."""
         return any(entry is one for one in self.yellow)
 
     def have(self) -> Vector:
+        """Returns the last message of each stream that has messages that are not green."""
         return tuple(sorted(self._last.items()))
 
     def tail(self) -> list[Entry]:
-        """The yellow messages that are not part of the base, nor green."""
+        """Returns the yellow messages that are not part of the base."""
         return self.yellow[max(0, self.base - self.green) :]
 
     def digest(self) -> bytes:
-        """Of the order of the whole queue."""
+        """Returns the digest of the order of the whole queue."""
         return chained(self.green_digest, [entry.id for entry in self])
 
     # New messages
 
     def add_yellow(self, entry: Entry) -> None:
-        """Received in the primary component: takes its place by timestamp after the base."""
+        """Adds a message received in the primary component, at its place by timestamp after the base."""
         self._add(entry)
         _insert(self.yellow, entry, max(0, self.base - self.green))
 
@@ -140,13 +136,11 @@ class MessageQueue:
             raise BrokenInvariant(f"{entry.id} cannot follow {stream}.{self.last_of(stream)} (Causal)")
         self._open[entry.id] = entry
         self._last[stream] = sequence
-        self.version += 1
 
     # Colours
 
     def turn_green(self, count: int) -> list[Entry]:
-        """The first messages that are not green become it, and are returned."""
-        self.version += 1
+        """Turns green the first `count` messages that are not yet, and returns them."""
         from_red = count - len(self.yellow)
         turned = self.yellow[:count]
         del self.yellow[:count]
@@ -164,16 +158,15 @@ class MessageQueue:
         return turned
 
     def turn_yellow(self) -> None:
-        """Commitment: everything that is not green is yellow, and everybody who commits has the same."""
-        self.version += 1
+        """Commits to the queue: everything that is not green becomes yellow, and all members that commit have the
+        same queue."""
         self.yellow += self.red
         self._red = []
         self.base = len(self)
         self.base_digest = self.digest()
 
     def retreat(self, yellow_line: int) -> list[Entry]:
-        """Yellow messages from the line on become red, and are returned."""
-        self.version += 1
+        """Turns the yellow messages from this line on red, and returns them."""
         keep = yellow_line - self.green
         demoted = self.yellow[keep:]
         del self.yellow[keep:]
@@ -183,9 +176,9 @@ class MessageQueue:
         return demoted
 
     def adopt(self, order: Iterable[MessageId], yellow_line: int, base: int, base_digest: bytes) -> list[Entry]:
-        """Step 6: `order` is what follows our green prefix up to `yellow_line`, all of it here. It becomes the
-        yellow zone; what else was yellow becomes red. Returns what was demoted."""
-        self.version += 1
+        """Adopts the representative's order (step 6). `order` is what follows our green prefix up to
+        `yellow_line`, and all of it is here. It becomes the yellow zone; other yellow messages become red, and are
+        returned."""
         zone = [self._open[message_id] for message_id in order]
         if self.green + len(zone) != yellow_line:
             raise BrokenInvariant(f"{len(zone)} messages do not lead from {self.green} to {yellow_line}")
@@ -201,13 +194,14 @@ class MessageQueue:
         return demoted
 
     def fold(self, incarnations: Mapping[str, int]) -> None:
-        """Everything of these nodes' streams up to these incarnations is green at everybody, on disk."""
+        """Folds away these nodes' streams up to these incarnations: everything in them is green on the disk of
+        every node."""
         self.folded.update(incarnations)
         self.green_last = {stream: last for stream, last in self.green_last.items() if not self.is_folded(stream)}
 
 
 def _insert(entries: list[Entry], entry: Entry, low: int) -> None:
-    """By timestamp, from `low` on: nearly always at the end."""
+    """Inserts an entry by timestamp, not before index `low`: nearly always at the end."""
     if len(entries) <= low or entries[-1].timestamp < entry.timestamp:
         entries.append(entry)
     else:

@@ -1,8 +1,9 @@
-"""What members of a view say to each other about the log, and what the log is made of.
+"""The payloads that members of a view exchange about the log, and the entries that the log is made of.
 
-A message of the log is known by its sender (an incarnation is a sender of its own), and a dense counter of that
-sender's. Each incarnation is its own stream: a node that broadcast a message, crashed before logging it and came
-back goes on in another stream, so that nobody can have a message of a stream without all before it (trap 2).
+A message of the log is identified by its sender (each incarnation of a node is a sender of its own) and a dense
+counter of that sender. Each incarnation is its own stream: a node that multicast a message, crashed before logging
+it and came back goes on in another stream, so that no node can have a message of a stream without all before it
+(trap 2).
 """
 
 from __future__ import annotations
@@ -11,23 +12,23 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-from transport.messages import Machine, Timestamp, ViewId
+from transport import Machine, Timestamp, ViewId
 
 Stream: TypeAlias = Machine
 """All messages of one incarnation of one node."""
 
 Vector: TypeAlias = tuple[tuple[Stream, int], ...]
-"""The last sequence of each stream, of which everything before is there too."""
+"""The last sequence of each stream. Everything before it in the stream is there too."""
 
 NOT_LOGGED = -1
-"""The arrival of what has not been written, or will not be."""
+"""The arrival of a message that has not been handed to the log, or never will be."""
 
 DIGEST_BYTES = 16
 EMPTY_DIGEST = bytes(DIGEST_BYTES)
 
 
 class Color(StrEnum):
-    """What is known of a message's place in the one order."""
+    """What is known of a message's place in the total order."""
 
     RED = "red"
     YELLOW = "yellow"
@@ -45,8 +46,8 @@ class MessageId(NamedTuple):
 
 
 class Entry:
-    """A message in the queue: who sent it, its place by timestamp, where it is on disk, and, as long as there is
-    room in memory, its body."""
+    """A message in the queue: its id, its timestamp, where it is on disk, and, as long as memory allows, its
+    body."""
 
     __slots__ = ("id", "timestamp", "view", "size", "body", "arrival", "primary", "carrier")
 
@@ -55,9 +56,9 @@ class Entry:
     ) -> None:
         self.id = message_id
         self.timestamp = Timestamp(clock, *message_id.stream)
-        """Of its original transmission, for ever."""
+        """The timestamp of its original transmission, which it keeps (trap 5)."""
         self.view = view
-        """In which it was first sent."""
+        """The view in which it was first sent."""
         self.body = body
         self.size = size if body is None else len(body)
         self.arrival = NOT_LOGGED
@@ -65,13 +66,15 @@ class Entry:
         self.primary = 0
         """The primary component in which this node received and logged it, which made it yellow; 0 for none."""
         self.carrier = 0
-        """The transport's sequence of the message that brought it, in the view in which it is being ordered."""
+        """The sequence of the transport's message that brought it, in the view in which it is being ordered; 0 for
+        none."""
 
     def __repr__(self) -> str:
         return f"Entry({self.id} @{self.timestamp.clock})"
 
 
-# What is multicast. All but `Regular` belong to one view, and are refused in any other.
+# The payloads. All but `Regular` belong to one view. A `Regular` that has not left when its view ends is sent in
+# the next one.
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +87,8 @@ class Regular:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Step 1 of the recovery: what its sender has, and how it is coloured. Positions are counted from the start of
-    the queue, so a line is the number of messages before it."""
+    """Step 1 of the recovery: which messages its sender has, and how they are coloured. Positions are counted from
+    the start of the queue, so a line is the number of messages before it."""
 
     committed: int
     """Last_Committed_Primary."""
@@ -95,17 +98,17 @@ class State:
     """The green line. Green prefixes are compatible, so the number says which messages these are."""
     green_digest: bytes
     base: int
-    """How long the queue was when `committed` was committed to: everything before is equal at everybody whose last
-    committed primary that is."""
+    """How long the queue was when `committed` was committed to: up to there, all members whose last committed
+    primary that is have the same queue."""
     base_digest: bytes
     tail: tuple[MessageId, ...]
     """The yellow messages from max(`green`, `base`) on: what was received in the primary since, in order. The
     paper's yellow line does not tell whether two zones have the same order; this does (trap 4)."""
     have: Vector
-    """Of each stream that has messages here that are not green, the last."""
+    """The last message of each stream of which the sender has messages that are not green."""
     is_voter: bool
     roster: bytes
-    """A digest of the roster: nodes that were told of different ones must not agree on anything."""
+    """A digest of the roster: nodes that are configured with different rosters must not agree on anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,7 @@ class Attempt:
 
     number: int
     digest: bytes
-    """Of the order of the sender's whole queue."""
+    """The digest of the order of the sender's whole queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +128,7 @@ class Commit:
 
 
 class Copy(NamedTuple):
-    """A message retransmitted. Without a body where everybody has it."""
+    """A retransmitted message. It has no body where every member has the message already."""
 
     id: MessageId
     clock: int
@@ -135,7 +138,7 @@ class Copy(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Priority:
-    """Step 5: a part of the representative's green and yellow messages, in its order."""
+    """Step 5: a batch of the representative's green and yellow messages, in its order, from this position on."""
 
     position: int
     copies: tuple[Copy, ...]
@@ -143,17 +146,18 @@ class Priority:
 
 @dataclass(frozen=True, slots=True)
 class Reds:
-    """Step 7: messages that not everybody has, in the order of their timestamps."""
+    """Step 7: a batch of messages that not every member has, in timestamp order."""
 
     copies: tuple[Copy, ...]
     is_last: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
-    """Asks whether everybody is still in this view. It is not logged: that all have it is the answer."""
+class PrimaryCheck:
+    """Asks whether every member is still in this view. It is not logged: the answer is that all members have
+    received it."""
 
     number: int
 
 
-Letter: TypeAlias = Regular | State | Attempt | Commit | Priority | Reds | Probe
+Payload: TypeAlias = Regular | State | Attempt | Commit | Priority | Reds | PrimaryCheck

@@ -1,6 +1,6 @@
-"""Own messages until everybody has them: numbered when they are accepted, sent in that order, and sent again in
+"""Own messages until every member has them: numbered when they are accepted, sent in that order, and sent again in
 the next view if theirs ended before they had left. So a stream has no gaps, and no number is used twice. How many
-are under way is bounded by what everybody has on disk: the slowest disk sets the pace, and nobody's memory
+are in flight is bounded by what every member has on disk: the slowest disk sets the pace, and no member's memory
 fills."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class TooLarge(Exception):
 
 
 class Outbox:
-    """The messages of one stream that nobody has seen yet."""
+    """The messages of this node's stream that have not left, or that not every member has logged."""
 
     def __init__(self, stream: Stream, config: CorelConfig) -> None:
         self._stream = stream
@@ -29,17 +29,19 @@ class Outbox:
         self._waiting: deque[Regular] = deque()
         self._waiting_bytes = 0
         self._sent: deque[Regular] = deque()
-        """Handed to the transport, and not seen to have left."""
+        """Messages handed to the transport that are not known to have left."""
         self._sent_bytes = 0
         self._unlogged: deque[tuple[int, int]] = deque()
-        """Of those that have left and that not everybody has logged, the transport's number and the size."""
+        """The transport's sequence and the size of each message that has left and that not every member has
+        logged."""
         self._unlogged_bytes = 0
 
     def __len__(self) -> int:
-        """How many have not left."""
+        """Returns how many messages have not left."""
         return len(self._waiting) + len(self._sent)
 
     def accept(self, body: bytes) -> MessageId:
+        """Numbers a message and queues it, or raises `TooLarge` or `TooMuch`."""
         config = self._config
         if len(body) > config.body_bytes_max:
             raise TooLarge(f"{len(body)} bytes; at most {config.body_bytes_max} fit a message of the log")
@@ -51,7 +53,7 @@ class Outbox:
         return MessageId(self._stream, self._last)
 
     def take(self) -> list[Regular]:
-        """What may be handed to the transport now."""
+        """Returns the messages that are to be handed to the transport now."""
         taken: list[Regular] = []
         while self._waiting and not self._is_full() and not self.waits_for_disks:
             regular = self._waiting.popleft()
@@ -62,7 +64,8 @@ class Outbox:
         return taken
 
     def _is_full(self) -> bool:
-        """Whether what was handed over must leave before more may be. One message always may."""
+        """Returns whether messages that were handed over must leave before more may follow. One is always
+        allowed."""
         config = self._config
         return len(self._sent) >= config.outstanding_max or (
             bool(self._sent) and self._sent_bytes >= config.outstanding_bytes_max
@@ -70,7 +73,7 @@ class Outbox:
 
     @property
     def waits_for_disks(self) -> bool:
-        """Whether everybody must log what is under way before more may leave."""
+        """Whether every member must log what is in flight before more may leave."""
         config = self._config
         under_way = len(self._sent) + len(self._unlogged)
         return under_way >= config.unlogged_max or (
@@ -78,19 +81,20 @@ class Outbox:
         )
 
     def has_left(self, sequence: int) -> None:
-        """The first of those handed over is on its way, as the transport's message of this number."""
+        """Notes that the first of the messages handed over has left, as the transport's message of this
+        sequence."""
         size = len(self._sent.popleft().body)
         self._sent_bytes -= size
         self._unlogged.append((sequence, size))
         self._unlogged_bytes += size
 
     def logged_by_all(self, sequence: int) -> None:
-        """Everybody has logged what has left up to this number."""
+        """Notes that every member has logged what has left up to this sequence."""
         while self._unlogged and self._unlogged[0][0] <= sequence:
             self._unlogged_bytes -= self._unlogged.popleft()[1]
 
     def take_back(self) -> None:
-        """The view is over: what has not left waits for the next one."""
+        """Ends the view: what has not left waits for the next one."""
         self._waiting.extendleft(reversed(self._sent))
         self._waiting_bytes += self._sent_bytes
         self._sent.clear()

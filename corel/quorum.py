@@ -1,8 +1,8 @@
-"""Who may establish a primary component: a pure function of the roster.
+"""Which nodes may establish a primary component: a pure function of the roster.
 
-A majority of the weights of the whole roster, counting voters only. Every weight is 1 unless told otherwise; an
-even cluster can give one node more, so that half of it with that node is a majority. Two majorities always
-intersect in a voter, which is what COREL's correctness rests on."""
+They need a majority of the weights of the whole roster, counting voters only. Every weight is 1 unless configured
+otherwise; an even cluster can give one node more, so that half of it with that node is a majority. Two majorities
+always intersect in a voter, which is what COREL's correctness rests on."""
 
 from __future__ import annotations
 
@@ -37,10 +37,11 @@ class Roster:
         return sum(self.weights.get(name, 0) for name in names)
 
     def is_majority(self, voters: Iterable[str]) -> bool:
-        """Whether these may establish a primary component. Exactly half is not enough (trap 9)."""
+        """Returns whether these voters may establish a primary component. Exactly half is not enough (trap 9)."""
         return 2 * self.weight_of(voters) > self.total
 
     def restores_vote(self, others: Iterable[str]) -> bool:
-        """Whether a node whose disk forgot knows, once it has recovered with these other voters, everything any
-        majority can have made green: any majority without that node intersects half of the weight (trap 7)."""
+        """Returns whether a node whose disk lost its data knows, once it has recovered with these other voters,
+        everything that any majority can have made green: every majority, even with that node left out, intersects
+        any other nodes that hold half of the weight (trap 7)."""
         return 2 * self.weight_of(others) >= self.total

@@ -1,67 +1,75 @@
 """A node's whole protocol stack as one machine: the log over a membership.
 
-It hands to the log what membership reports, and to membership what the log wants sent. What is left are effects
-for the driver: datagrams, writes, and what the layer above is told."""
+It hands to the log what membership reports, and to membership what the log wants sent. The effects that are left
+are the driver's to execute: datagrams, writes, and reports to the layer above."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from corel import effects as corel
 from corel.corel import Corel
-from corel.effects import Mark, Multicast, Solicit
+from corel.effects import CorelEffect, Mark, Multicast, Solicit
 from corel.messages import MessageId
-from membership import effects as membership
-from membership.effects import ChangeStarted, Refused, ViewChanged
-from membership.interface import Membership
-from transport.effects import Delivered, Marked, Received
-from transport.lansis import ViewOver
-from transport.messages import Datagram, Milliseconds
+from membership import ChangeStarted, Membership, MembershipEffect, Refused, ViewChanged
+from transport import Datagram, Delivered, Machine, Marked, Milliseconds, Received, View, ViewOver
 
-Effect: TypeAlias = membership.Effect | corel.Effect
+ReplicaEffect: TypeAlias = MembershipEffect | CorelEffect
 
 
 class Replica:
-    """`start` it, then feed it."""
+    """The log and the membership of one node. Call `start` first, then pass in datagrams, ticks and completed
+    writes."""
 
     def __init__(self, group: Membership, log: Corel) -> None:
         self.group = group
         self.log = log
 
-    def start(self) -> list[Effect]:
+    @property
+    def me(self) -> Machine:
+        return self.log.me
+
+    @property
+    def view(self) -> View:
+        return self.group.view
+
+    @property
+    def clock(self) -> int:
+        return self.group.clock
+
+    def start(self) -> list[ReplicaEffect]:
         return self._from_log(self.log.start())
 
-    def submit(self, body: bytes) -> tuple[MessageId, list[Effect]]:
-        """Accepts a message; raises `TooMuch` when too many wait."""
+    def submit(self, body: bytes) -> tuple[MessageId, list[ReplicaEffect]]:
+        """Accepts a message and sends it if it may leave now. Raises `TooLarge` or `TooMuch`."""
         message_id = self.log.submit(body)
         return message_id, self._from_log(self.log.send())
 
-    def probe(self, number: int) -> list[Effect]:
-        """Asks whether this is still the primary component; `Proven` is the answer, if it is."""
-        return self._from_log(self.log.probe(number))
+    def check_primary(self, number: int) -> list[ReplicaEffect]:
+        """Asks whether this is still the primary component; `PrimaryConfirmed` is the answer, if it is."""
+        return self._from_log(self.log.check_primary(number))
 
-    def receive(self, datagram: Datagram, now: Milliseconds) -> list[Effect]:
+    def receive(self, datagram: Datagram, now: Milliseconds) -> list[ReplicaEffect]:
         return self._from_group(self.group.receive(datagram, now))
 
-    def tick(self, now: Milliseconds) -> list[Effect]:
+    def tick(self, now: Milliseconds) -> list[ReplicaEffect]:
         effects = self._from_group(self.group.tick(now)) if now >= self.group.next_deadline() else []
         if now >= self.log.next_deadline():
             effects += self._from_log(self.log.tick(now))
         return effects
 
-    def persisted(self, token: int) -> list[Effect]:
+    def persisted(self, token: int) -> list[ReplicaEffect]:
         return self._from_log(self.log.persisted(token))
 
-    def flush(self) -> list[Effect]:
-        """What is to be written before an orderly stop."""
+    def flush(self) -> list[ReplicaEffect]:
+        """Writes what has become green, before an orderly stop."""
         return self._from_log(self.log.flush())
 
     def next_deadline(self) -> Milliseconds:
         return min(self.group.next_deadline(), self.log.next_deadline())
 
-    def _from_group(self, effects: Iterable[membership.Effect]) -> list[Effect]:
-        out: list[Effect] = []
+    def _from_group(self, effects: Iterable[MembershipEffect]) -> list[ReplicaEffect]:
+        out: list[ReplicaEffect] = []
         for effect in effects:
             if isinstance(effect, Received):
                 out += self._from_log(self.log.received(effect.messages))
@@ -78,8 +86,8 @@ class Replica:
                 out.append(effect)
         return out
 
-    def _from_log(self, effects: Iterable[corel.Effect]) -> list[Effect]:
-        out: list[Effect] = []
+    def _from_log(self, effects: Iterable[CorelEffect]) -> list[ReplicaEffect]:
+        out: list[ReplicaEffect] = []
         for effect in effects:
             if isinstance(effect, Multicast):
                 out += self._multicast(effect)
@@ -90,7 +98,8 @@ class Replica:
         return out
 
     def _tell(self, effect: Mark | Solicit) -> None:
-        """Membership may be in the next view already while we still hear of the end of the last one."""
+        """Passes this on to membership, unless that is in the next view already while the log still takes in the
+        end of the last one."""
         if effect.view != self.group.view.id:
             return
         if isinstance(effect, Mark):
@@ -98,8 +107,8 @@ class Replica:
         else:
             self.group.solicit(effect.machines)
 
-    def _multicast(self, effect: Multicast) -> list[Effect]:
+    def _multicast(self, effect: Multicast) -> list[ReplicaEffect]:
         try:
             return list(self.group.multicast(effect.service, effect.payload, effect.view))
         except ViewOver:
-            return []  # the handler of the next view begins anew
+            return []  # the recovery of the next view starts over

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from corel.codec import COPY_OVERHEAD_BYTES
 from corel.messages import Copy
-from transport.messages import Machine, Timestamp
+from transport import Machine, Timestamp
 
 
 def batches(copies: Iterable[Copy], bytes_max: int) -> Iterator[tuple[Copy, ...]]:
-    """As many at a time as fit; at least one."""
+    """Yields as many copies at a time as fit into `bytes_max`, and at least one."""
     batch: list[Copy] = []
     room = bytes_max
     for copy in copies:
@@ -29,7 +29,7 @@ def batches(copies: Iterable[Copy], bytes_max: int) -> Iterator[tuple[Copy, ...]
 
 class Merged(NamedTuple):
     """A copy whose turn has come, and its sender. `carrier` is the sequence of the message that brought it, if it
-    is the last of that message."""
+    is the last copy of that message, and 0 otherwise."""
 
     sender: Machine
     copy: Copy
@@ -37,7 +37,7 @@ class Merged(NamedTuple):
 
 
 class Merge:
-    """Copies from several senders, each in the order of timestamps, into one such order."""
+    """Merges copies from several senders, each in timestamp order, into one timestamp order."""
 
     def __init__(self, senders: Iterable[Machine]) -> None:
         self._waiting: dict[Machine, deque[Merged]] = {sender: deque() for sender in senders}
@@ -47,7 +47,7 @@ class Merge:
         return sender in self._unfinished
 
     def add(self, sender: Machine, copies: Sequence[Copy], carrier: int, is_last: bool) -> list[Merged]:
-        """Returns what is next, now that these are here."""
+        """Adds copies of a sender. Returns the copies whose turn has come."""
         waiting = self._waiting[sender]
         waiting.extend(Merged(sender, copy, 0) for copy in copies[:-1])
         waiting.extend(Merged(sender, copy, carrier) for copy in copies[-1:])

@@ -1,11 +1,11 @@
-"""What is on disk, and what a node makes of it when it starts.
+"""What is on disk, and the queue that a node restores from it when it starts.
 
 The log holds messages in the order in which they were written (`arrival`), and apart from them the green order,
 which only grows. The order of yellow messages is written when it is decided (a commitment, a recovery); yellow
 messages received since follow it by timestamp, and red ones are in timestamp order always, so nothing is ever
 rewritten.
 
-A `Write` is atomic. The machine has one under way at a time and gathers the next meanwhile.
+A `LogWrite` is atomic. The machine has one under way at a time and gathers the next meanwhile.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from corel.message_queue import BrokenInvariant, MessageQueue
+from corel.message_queue import MessageQueue
 from corel.messages import EMPTY_DIGEST, Entry, MessageId, Vector
-from transport.messages import ViewId
+from transport import BrokenInvariant, ViewId
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """The metadata record: small, and written with every `Write`."""
+    """The metadata record: small, and written with every `LogWrite`."""
 
     committed: int = 0
     attempted: int = 0
@@ -33,7 +33,7 @@ class Lines:
     streams: Vector = ()
     """The last green message of each stream that is not folded away."""
     folded: tuple[tuple[str, int], ...] = ()
-    """Of each node, up to which incarnation its streams are."""
+    """Up to which incarnation the streams of each node are folded away."""
     next_arrival: int = 0
     open_from: int = 0
     """No message that is not green has a lower arrival."""
@@ -45,7 +45,8 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Yellow:
-    """The yellow zone when it was last decided: from which position on, which messages."""
+    """The yellow zone when it was last decided: the position at which it begins, and the arrivals of its
+    messages."""
 
     position: int = 0
     arrivals: tuple[int, ...] = ()
@@ -75,38 +76,39 @@ class Record(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class LogWrite:
     """One atomic change of what is on disk."""
 
     records: tuple[Record, ...]
-    """New in the log, in the order of their arrivals."""
+    """The messages that are new in the log, in the order of their arrivals."""
     greened: tuple[int, ...]
-    """Arrivals that continue the green order."""
+    """The arrivals of the messages that continue the green order."""
     yellow: Yellow | None
-    """If it was decided anew."""
+    """The yellow zone, if it was decided anew."""
     lines: Lines
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What a node starts with."""
+    """What a node starts with: the metadata on its disk, and its queue."""
 
     lines: Lines
     queue: MessageQueue
 
 
-class Log(Protocol):
-    """What the machine may read of what is on disk. It reads nothing that is still being written."""
+class LogReader(Protocol):
+    """What the machine may read from disk. It reads nothing that is still being written."""
 
     def body(self, arrival: int) -> bytes:
-        """The body of a message."""
+        """Returns the body of a message."""
 
     def green(self, first: int, count: int) -> Sequence[Entry]:
-        """Green messages by position, with bodies."""
+        """Returns green messages by position, with bodies."""
 
 
 def restore(lines: Lines, yellow: Yellow, logged: Iterable[Entry]) -> Image:
-    """`logged` is everything from `lines.open_from` on, in the order of arrival."""
+    """Returns what a node starts with. `logged` is everything from `lines.open_from` on, in the order of
+    arrival."""
     queue = MessageQueue()
     queue.green, queue.green_digest, queue.green_last = lines.green, lines.green_digest, dict(lines.streams)
     queue.folded = dict(lines.folded)

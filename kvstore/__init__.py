@@ -1,1 +1,2 @@
-"""The key-value store: its state machine, the node that hosts all layers, settings, and the `corelkv` command."""
+"""The key-value store, in four parts: `store` is the pure state machine, `node` runs it with real sockets, clocks
+and disks, `client` is an HTTP client of a node, and `cli` is the `corelkv` command."""

@@ -1,4 +1,4 @@
-"""`python -m kvstore` is `corelkv`."""
+"""Makes `python -m kvstore` the same as `corelkv`."""
 
 import sys
 

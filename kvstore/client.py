@@ -1,7 +1,7 @@
 """A synchronous client of the REST API, for the `corelkv` command.
 
-Of several URLs the first that can be reached is asked. A write that may have arrived is not sent to another node,
-where it would be a second write, unless an Idempotency-Key makes the two one.
+Of several URLs, the first that can be reached is asked. A write that may have arrived is not sent to another node,
+where it would be a second write, unless it has an Idempotency-Key, with which both apply once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from urllib.parse import quote, urlencode, urlsplit
 
 CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 15.0
-"""More than a node takes by default to answer a write that does not become green (5 s)."""
+"""The default timeout of an answer: more than the 5 s that a node takes by default to answer a write that does not
+become green."""
 
 
 class Unreachable(Exception):
@@ -25,12 +26,12 @@ class Unreachable(Exception):
 
 
 class ClientError(Exception):
-    """The request cannot be made, or the answer not understood. The message says what to do."""
+    """The request cannot be sent, or the answer cannot be understood. The message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a node answered; header names are in lower case."""
+    """A node's response. Header names are in lower case."""
 
     url: str
     status: int
@@ -51,7 +52,7 @@ class Reply:
 
     @property
     def message(self) -> str:
-        """The sentence of an answer that says no."""
+        """The message of an error response, or the status and the beginning of the body if it has none."""
         with contextlib.suppress(ClientError):
             content = self.json()
             if isinstance(content, dict) and "message" in content:
@@ -63,7 +64,7 @@ class Reply:
 class Request:
     method: str
     path: str
-    """Percent-encoded."""
+    """The path, percent-encoded."""
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
@@ -71,6 +72,7 @@ class Request:
 
     @property
     def may_repeat(self) -> bool:
+        """Whether the request can be sent to a second node without being applied twice."""
         return self.method in ("GET", "HEAD") or "Idempotency-Key" in self.headers
 
     @property
@@ -79,7 +81,8 @@ class Request:
 
 
 def key_path(key: str) -> str:
-    """Of a key's value. Nothing of the key is left for anybody on the way to interpret, `/` and `..` neither."""
+    """Returns the path of a key's value. The key is encoded completely, including `/` and `..`, so that no client
+    library or proxy interprets a part of it."""
     encoded = quote(key.encode("utf-8", "surrogateescape"), safe="")
     if set(key) <= {"."}:  # `.` and `..` are steps in a path, which clients and proxies take
         encoded = encoded.replace(".", "%2E")
@@ -88,7 +91,7 @@ def key_path(key: str) -> str:
 
 class Client:
     def __init__(self, urls: Sequence[str], connect_seconds: float = CONNECT_SECONDS) -> None:
-        """Raises `ClientError` if there is no URL, or one is not of HTTP."""
+        """Raises `ClientError` if there is no URL, or one that is not an HTTP URL."""
         self.urls = tuple(url.rstrip("/") for url in urls)
         if not self.urls:
             raise ClientError("there is no URL to ask: give --url http://127.0.0.1:8001")
@@ -97,7 +100,7 @@ class Client:
         self._connect_seconds = connect_seconds
 
     def send(self, request: Request) -> Reply:
-        """Raises `Unreachable`."""
+        """Sends the request to the first node that can be reached. Raises `Unreachable` or `ClientError`."""
         failures = []
         for url in self.urls:
             try:
@@ -130,11 +133,11 @@ class Client:
 
 
 class _NotSent(Exception):
-    """Nothing has left."""
+    """The connection failed before anything was sent."""
 
 
 class _NotAnswered(Exception):
-    """The request may have arrived."""
+    """The request may have arrived, but there was no answer."""
 
 
 @contextlib.contextmanager

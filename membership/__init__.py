@@ -1,1 +1,29 @@
-"""Who is connected: the Transis membership (faults and joins) over the transport."""
+"""Which machines are connected: the Transis membership, which forms views through faults, partitions and merges.
+
+`Group` is the machine, over one `Lansis` per view; `Membership` is what the layer above may rely on, whichever
+membership is below it.
+"""
+
+from membership.config import MembershipConfig
+from membership.effects import (
+    ChangeStarted,
+    MembershipEffect,
+    MembershipEvent,
+    Refused,
+    Unicast,
+    ViewChanged,
+)
+from membership.group import Group
+from membership.interface import Membership
+
+__all__ = [
+    "Group",
+    "Membership",
+    "MembershipConfig",
+    "MembershipEffect",
+    "ChangeStarted",
+    "Refused",
+    "Unicast",
+    "ViewChanged",
+    "MembershipEvent",
+]

@@ -1,17 +1,13 @@
-"""Transports of views that are over, kept for survivors that are not as far: they still ask for messages."""
+"""Transports of views that are over, kept for survivors that are not as far and still ask for their messages."""
 
 from __future__ import annotations
 
 from membership.config import MembershipConfig
-from transport.effects import Effect
-from transport.lansis import Lansis
-from transport.messages import Machine, Milliseconds, Nack, Packet, ViewId
-
-_NEVER = float("inf")
+from transport import NEVER, Lansis, Machine, Milliseconds, Nack, Packet, TransportEffect, ViewId
 
 
 class ClosedViews:
-    """The last few, each for a while."""
+    """The transports of the last few views, each kept for a limited time."""
 
     def __init__(self, config: MembershipConfig) -> None:
         self._config = config
@@ -24,6 +20,7 @@ class ClosedViews:
         return len(self._closed)
 
     def add(self, lansis: Lansis, now: Milliseconds) -> None:
+        """Keeps the transport of a view that has just ended, unless it had no other member that could ask."""
         if len(lansis.view.members) > 1:
             self._closed[lansis.view.id] = (lansis, now + self._config.closed_view_ms)
             while len(self._closed) > self._config.closed_views_max:
@@ -33,14 +30,17 @@ class ClosedViews:
         self._closed.clear()
 
     def answer(self, nack: Nack, now: Milliseconds) -> None:
+        """Schedules answers to a request for messages, in every kept view that has them."""
         for lansis, _ in self._closed.values():
             lansis.answer(nack, now)
 
     def heard_answer(self, packet: Packet, transmitter: Machine, now: Milliseconds) -> None:
+        """Notes that another machine has retransmitted a packet of a kept view, so that we need not."""
         self._closed[packet.view][0].heard_answer(packet, transmitter, now)
 
-    def answers_due(self, now: Milliseconds) -> list[Effect]:
-        effects: list[Effect] = []
+    def answers_due(self, now: Milliseconds) -> list[TransportEffect]:
+        """Returns the answers to send now, and drops the views whose time is over."""
+        effects: list[TransportEffect] = []
         for view, (lansis, until) in list(self._closed.items()):
             effects.extend(lansis.answers_due(now))
             if now >= until:
@@ -48,6 +48,6 @@ class ClosedViews:
         return effects
 
     def next_deadline(self) -> Milliseconds:
-        if not self._closed:  # as nearly always
-            return _NEVER
+        if not self._closed:  # the usual case
+            return NEVER
         return min([lansis.answers_deadline() for lansis, _ in self._closed.values()])

@@ -1,9 +1,9 @@
-"""Letters to the bytes of an envelope and back.
+"""Encodes the frames of the membership as the bytes of an envelope, and decodes them.
 
     [kind, [name, incarnation, name, incarnation, ...], field, field, ...]
 
 Machines are named once, in the table; fields refer to them by their place in it. Whatever arrives, decoding
-returns a letter whose every part has been checked, or raises the transport's `DecodeError`.
+returns a frame of which every part has been checked, or raises the transport's `DecodeError`.
 """
 
 from __future__ import annotations
@@ -13,43 +13,42 @@ from collections.abc import Iterator
 import msgpack
 
 from membership.messages import (
-    Attempt,
+    AttemptJoin,
     Control,
     Fault,
+    GroupFrame,
     Join,
     JoiningSet,
-    Letter,
     Machines,
     Presence,
     Probe,
     ProbeReply,
 )
-from transport.codec import DECODE_ARRAY_MAX, DecodeError
-from transport.messages import NAME_BYTES_MAX, SEQUENCE_MAX, Acks, Machine, ViewId
+from transport import DECODE_ARRAY_MAX, NAME_BYTES_MAX, SEQUENCE_MAX, Acks, DecodeError, Machine, ViewId
 
 _ATTEMPT, _JOIN, _FAULT, _PRESENCE, _PROBE, _PROBE_REPLY = range(6)
 
 
-def encode(letter: Letter) -> bytes:
+def encode(group_frame: GroupFrame) -> bytes:
     table = _Table()
-    if isinstance(letter, Control):
-        kind, fields = _control_fields(letter, table)
-    elif isinstance(letter, Presence):
+    if isinstance(group_frame, Control):
+        kind, fields = _control_fields(group_frame, table)
+    elif isinstance(group_frame, Presence):
         kind = _PRESENCE
-        fields = [table.view(letter.view), table.all(letter.members), table.all(letter.heard)]
-        fields.append(table.acks(letter.controls))
+        fields = [table.view(group_frame.view), table.all(group_frame.members), table.all(group_frame.heard)]
+        fields.append(table.acks(group_frame.controls))
     else:
-        kind = _PROBE if isinstance(letter, Probe) else _PROBE_REPLY
-        fields = [letter.number]
+        kind = _PROBE if isinstance(group_frame, Probe) else _PROBE_REPLY
+        fields = [group_frame.number]
     packed: bytes = msgpack.packb([kind, table.flat(), *fields])
     return packed
 
 
-def decode(body: bytes) -> Letter:
+def decode(body: bytes) -> GroupFrame:
     try:
         items = msgpack.unpackb(body, max_array_len=DECODE_ARRAY_MAX, max_map_len=0, max_ext_len=0)
         kind, flat, *fields = _list(items)
-        return _letter(kind, _Places(flat), fields)
+        return _group_frame(kind, _Places(flat), fields)
     except Exception as error:  # msgpack raises classes of its own, RecursionError, MemoryError …
         raise DecodeError(f"malformed membership frame: {type(error).__name__}: {error}") from None
 
@@ -64,14 +63,14 @@ def _control_fields(control: Control, table: _Table) -> tuple[int, list[object]]
         table.acks(control.cover),
     ]
     body = control.body
-    if isinstance(body, Attempt):
+    if isinstance(body, AttemptJoin):
         return _ATTEMPT, [*fields, table.set(body.joining)]
     if isinstance(body, Join):
         return _JOIN, [*fields, [table.set(joining) for joining in body.sets], table.all(body.faults)]
     return _FAULT, [*fields, table.all(body.faults)]
 
 
-def _letter(kind: object, places: _Places, fields: list[object]) -> Letter:
+def _group_frame(kind: object, places: _Places, fields: list[object]) -> GroupFrame:
     if kind == _PRESENCE:
         view, members, heard, controls = fields
         return Presence(places.view(view), places.all(members), places.all(heard), places.acks(controls))
@@ -79,10 +78,10 @@ def _letter(kind: object, places: _Places, fields: list[object]) -> Letter:
         (number,) = fields
         return Probe(_natural(number)) if kind == _PROBE else ProbeReply(_natural(number))
     sender, sequence, clock, view, acks, cover, *rest = fields
-    body: Attempt | Join | Fault
+    body: AttemptJoin | Join | Fault
     if kind == _ATTEMPT:
         (joining,) = rest
-        body = Attempt(places.set(joining))
+        body = AttemptJoin(places.set(joining))
     elif kind == _JOIN:
         sets, faults = rest
         body = Join(tuple(map(places.set, _list(sets))), places.all(faults))
@@ -103,7 +102,7 @@ def _letter(kind: object, places: _Places, fields: list[object]) -> Letter:
 
 
 class _Table:
-    """Machines as places."""
+    """Encodes machines as places in the table, which it builds on the way."""
 
     def __init__(self) -> None:
         self._places: dict[Machine, int] = {}
@@ -128,7 +127,7 @@ class _Table:
 
 
 class _Places:
-    """Places as machines."""
+    """Decodes places in the table as machines."""
 
     def __init__(self, flat: object) -> None:
         self._machines = [_machine(name, incarnation) for name, incarnation in _pairs(_list(flat))]

@@ -2,10 +2,10 @@
 machines (the paper's completion-DAG).
 
 A control message enters when its sender's previous one has, and everything it acknowledges, as far as we follow
-the machines concerned. Of a suspected machine only what somebody else has may still enter. The caller adds the
-third condition, that the messages of the view it covers are here.
+the machines concerned. Of a suspected machine's messages only those that another machine has may still enter. The
+caller adds the third condition, that the messages of the view which it covers are here.
 
-What has been heard is kept a while to be repeated to whoever lacks it.
+Messages that were heard are kept for some time, to be repeated to machines that lack them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 
 from membership.messages import Control
-from transport.messages import Acks, Machine
+from transport import Acks, Machine
 
 
 class ControlStream:
@@ -25,13 +25,12 @@ class ControlStream:
         self.inserted_through = after
         self.pending: dict[int, Control] = {}
         self.latest: Control | None = None
-        """The last we have, in the graph or not. Its acknowledgements include those of all before it but for
-        machines
-        that its sender follows no longer."""
+        """The last message we have, in the graph or not. Its acknowledgements include those of all before it,
+        except of machines that its sender follows no longer."""
 
 
 class ControlDag:
-    """One machine's graph. `log_max` bounds what is kept of each sender to repeat."""
+    """One machine's graph. `log_max` bounds how many messages of each sender are kept to be repeated."""
 
     def __init__(self, me: Machine, log_max: int) -> None:
         self.me = me
@@ -47,18 +46,18 @@ class ControlDag:
         return self.streams[self.me].inserted_through
 
     def track(self, machine: Machine, after: int) -> None:
-        """Follows a machine's messages from here on, if we do not already."""
+        """Follows a machine's messages after the given sequence, unless the machine is followed already."""
         if machine not in self.streams:
             self.streams[machine] = ControlStream(after)
 
     def keep_only(self, machines: Collection[Machine]) -> None:
-        """Follows nobody else any more."""
+        """Stops following all other machines."""
         self.streams = {machine: stream for machine, stream in self.streams.items() if machine in machines}
         self._pending_count = sum(len(stream.pending) for stream in self.streams.values())
 
-    def forget_all_but_these(self) -> None:
-        """There is a new view. What those sent whom we follow now, who took part in it, is kept until the next but
-        one: some member may not be as far as we are."""
+    def prune_log(self) -> None:
+        """Drops logged messages when a view is installed. Those of machines that took part in making it, which are
+        the ones followed now, are kept until the next view but one: some member may not be as far as we are."""
         self._log = {m: log for m, log in self._log.items() if m in self.streams or m in self._kept}
         self._heard_through = {machine: self._heard_through[machine] for machine in self._log}
         self._kept = set(self.streams)
@@ -70,7 +69,8 @@ class ControlDag:
         self._remember(control)
 
     def is_new(self, control: Control) -> bool:
-        """Whether we lack it and can keep it: what is further ahead than anybody's log is of no use yet."""
+        """Whether we lack the message and can keep it. One that is further ahead than any machine's log reaches is
+        of no use yet."""
         stream = self.streams[control.sender]
         ahead = control.sequence - stream.inserted_through
         return 0 < ahead <= self._log_max and control.sequence not in stream.pending
@@ -91,7 +91,7 @@ class ControlDag:
             yield from stream.pending.values()
 
     def take_next(self, suspects: Collection[Machine], may_enter: Callable[[Control], bool]) -> Control | None:
-        """Moves into the graph, and returns, a message that may enter."""
+        """Moves a message that may enter into the graph and returns it; returns None if no message may."""
         for stream in self.streams.values():
             control = stream.pending.get(stream.inserted_through + 1)
             if control is None or not self._follows_only_known(control):
@@ -106,7 +106,7 @@ class ControlDag:
         return None
 
     def acks(self) -> Acks:
-        """What is in the graph of others."""
+        """Up to which sequence each other machine's messages are in the graph."""
         return tuple(
             (machine, stream.inserted_through)
             for machine, stream in sorted(self.streams.items())
@@ -114,20 +114,20 @@ class ControlDag:
         )
 
     def positions(self) -> Acks:
-        """What is in the graph of everybody, ourselves too."""
+        """Up to which sequence each machine's messages are in the graph, our own included."""
         return tuple((machine, stream.inserted_through) for machine, stream in sorted(self.streams.items()))
 
     def since(self, machine: Machine, after: int) -> list[Control]:
-        """What we have heard of a machine after this, in order."""
+        """Returns the messages heard of a machine after the given sequence, in order, as far as they are kept."""
         log = self._log.get(machine, {})
         return [log[sequence] for sequence in sorted(log) if sequence > after]
 
     def logged(self) -> list[Machine]:
-        """Everybody whose messages we can repeat."""
+        """The machines whose messages we can repeat."""
         return list(self._log)
 
     def heard_through(self, machine: Machine) -> int:
-        """The last of them."""
+        """The sequence of the last message heard of a machine."""
         return self._heard_through[machine]
 
     def _follows_only_known(self, control: Control) -> bool:
@@ -138,7 +138,8 @@ class ControlDag:
         return True
 
     def is_wanted(self, control: Control, suspects: Collection[Machine]) -> bool:
-        """Whether it may enter as far as its sender is concerned: a suspect's only if others have it."""
+        """Whether the message may enter as far as its sender is concerned: a suspect's only if a machine that is
+        not suspected has it."""
         sender = control.sender
         if sender not in suspects:
             return True

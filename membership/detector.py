@@ -1,4 +1,4 @@
-"""Who has fallen silent: silence measured against each machine's own habit, then a direct probe.
+"""The failure detector: compares a machine's silence with the usual gaps between its heartbeats, and probes it.
 
 The paper's machines expect to hear from each other regularly, and try a reserved channel before they declare a
 fault. Here any datagram counts as being heard; the allowed silence follows the measured gaps between heartbeats.
@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from membership.config import MembershipConfig
-from transport.messages import Machine, Milliseconds
+from transport import Machine, Milliseconds
 
 _SMOOTHING = 0.125
 _DEVIATION_SMOOTHING = 0.25
 _PROBES_MIN = 2
 _PROBE_FROM = 0.5
-"""Probing begins at this part of the allowed silence."""
+"""Probing begins after this part of the allowed silence."""
 _TOGETHER_FROM = 0.8
-"""When one machine's silence is too long, others' of this part of it are, too: whoever vanished with it should go
-with it, not one heartbeat later in a view of its own."""
+"""When one machine has been silent for too long, others count as silent after this part of their allowed silence:
+machines that vanish together should leave in one view, not one heartbeat later in another."""
 
 
 class _Watched:
@@ -34,17 +34,17 @@ class _Watched:
 
 
 class FailureDetector:
-    """Watches the machines it is told to."""
+    """Watches for silence of the machines it is given."""
 
     def __init__(self, config: MembershipConfig, now: Milliseconds) -> None:
         self._config = config
         self._watched: dict[Machine, _Watched] = {}
         self._looked_at = now
         self.deadline: Milliseconds = now
-        """When to look next. Hearing somebody only puts it off, so it need not be reckoned anew for that."""
+        """When to look next. Hearing a machine could only put this off, so it is not computed anew for that."""
 
     def watch_only(self, machines: Iterable[Machine], now: Milliseconds) -> None:
-        """Whoever is new has its time from now on."""
+        """Watches these machines and no others. The silence of a new one is counted from now on."""
         presence_ms = self._config.presence_ms
         self._watched = {m: self._watched.get(m) or _Watched(now, presence_ms) for m in machines}
         self._set_deadline()
@@ -59,7 +59,7 @@ class FailureDetector:
             watched.unanswered = 0
 
     def heard_presence(self, machine: Machine, now: Milliseconds) -> None:
-        """A heartbeat: its distance from the last one shows how well the network carries them."""
+        """Notes a heartbeat: the gap since the last one shows how regularly the network carries them."""
         watched = self._watched.get(machine)
         if watched is not None:
             error = now - watched.presence_at - watched.gap_ms
@@ -73,7 +73,7 @@ class FailureDetector:
             watched.unanswered = 0
 
     def allowed_ms(self, machine: Machine) -> Milliseconds:
-        """How long this machine may be silent."""
+        """How long this machine may be silent before it counts as faulty."""
         watched = self._watched.get(machine)
         if watched is None:
             return self._config.suspect_after_ms
@@ -81,7 +81,7 @@ class FailureDetector:
         return min(max(self._config.suspect_after_ms, habit_ms), self._config.suspect_after_ms_max)
 
     def look(self, now: Milliseconds) -> tuple[list[Machine], list[Machine]]:
-        """Returns those who are silent for good, and those to be probed."""
+        """Returns the machines that are to be declared faulty, and those to be probed now."""
         if now - self._looked_at > self._config.pause_ms:
             for machine, watched in self._watched.items():
                 watched.heard_at = max(watched.heard_at, now - self.allowed_ms(machine) * _PROBE_FROM)

@@ -1,16 +1,16 @@
-"""What arrives of a view before we have installed it, from those who have. Kept within bounds: what is lost of it
-is asked for again."""
+"""Frames of a view that arrive before we have installed it, from members that have. What does not fit the bound is
+dropped and requested again later."""
 
 from __future__ import annotations
 
 from membership.config import MembershipConfig
-from transport.messages import Frame, Machine, Packet, Retransmission, Status, ViewId
+from transport import Frame, Machine, Packet, Retransmission, Status, ViewId
 
 _OVERHEAD_BYTES = 64
 
 
 class EarlyFrames:
-    """Frames of views that may come."""
+    """Frames of views that we may be about to install."""
 
     def __init__(self, config: MembershipConfig) -> None:
         self._bytes_max = config.early_bytes_max
@@ -18,13 +18,14 @@ class EarlyFrames:
         self.bytes = 0
 
     def keep(self, sender: Machine, frame: Frame) -> None:
+        """Adds a frame, if it fits the bound."""
         size = _OVERHEAD_BYTES + _payload_bytes(frame)
         if self.bytes + size <= self._bytes_max:
             self._frames.append((sender, frame))
             self.bytes += size
 
     def take(self, view: ViewId) -> list[tuple[Machine, Frame]]:
-        """Those of this view, which has come. There will be no other of the views they were of."""
+        """Returns the frames of the view that is being installed, and drops those of views that will not come."""
         frames = [(sender, frame) for sender, frame in self._frames if view_of(frame) == view]
         self.clear()
         return frames

@@ -1,4 +1,4 @@
-"""What the membership asks the outside to do besides what the transport asks."""
+"""What the membership asks its driver to do, and tells the layer above, besides the transport's effects."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from transport import effects as transport
-from transport.messages import Datagram, Machine, Service, View
+from transport import Datagram, Machine, Service, TransportEffect, View
 
 
-class Event(StrEnum):
-    """What the journal can say of the membership."""
+class MembershipEvent(StrEnum):
+    """The events of the membership that are journaled."""
 
     STAGE = "stage"
     CONTROL_SENT = "control_sent"
@@ -46,9 +45,9 @@ class ViewChanged:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """These were for the old view only, and were not sent in it."""
+    """These messages were bound to the old view and were not sent in it. They will not be sent."""
 
     messages: tuple[tuple[Service, bytes], ...]
 
 
-Effect: TypeAlias = transport.Effect | Unicast | ChangeStarted | ViewChanged | Refused
+MembershipEffect: TypeAlias = TransportEffect | Unicast | ChangeStarted | ViewChanged | Refused

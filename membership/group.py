@@ -1,9 +1,9 @@
-"""The machine of this layer: the membership protocol in time, over one transport per view.
+"""The machine of this layer: the membership protocol with timers, over one transport per view.
 
-It hands datagrams to the transport of the view they belong to, heartbeats, watches who falls silent and who
-appears, repeats control messages that somebody lacks, and when the protocol has agreed on a view closes one
-transport and opens the next. Messages of a view we are about to install are kept for it; messages of views just
-closed are kept for members that still need them.
+It hands datagrams to the transport of the view they belong to, sends heartbeats, watches for machines that fall
+silent and for foreign ones, and repeats control messages to machines that lack them. When the protocol has agreed
+on a view, it closes one transport and opens the next. Messages of a view that we are about to install are kept for
+it; messages of views just closed are kept for members that still need them.
 """
 
 from __future__ import annotations
@@ -17,46 +17,40 @@ from membership.closed_views import ClosedViews
 from membership.config import MembershipConfig
 from membership.detector import FailureDetector
 from membership.early_frames import EarlyFrames, view_of
-from membership.effects import ChangeStarted, Effect, Event, Refused, Unicast, ViewChanged
-from membership.messages import Attempt, Control, Letter, Presence, Probe, ProbeReply
+from membership.effects import ChangeStarted, MembershipEffect, MembershipEvent, Refused, Unicast, ViewChanged
+from membership.messages import AttemptJoin, Control, GroupFrame, Presence, Probe, ProbeReply
 from membership.neighbours import Neighbours
-from membership.protocol import (
-    BrokenInvariant,
-    Cause,
-    Emitted,
-    Entered,
-    Installed,
-    MachineSet,
-    MembershipProtocol,
-    Output,
-    Stage,
-    Suspected,
-)
+from membership.protocol import MachineSet, MembershipProtocol
 from membership.repetition import Repetition
-from transport import effects as transport
-from transport.codec import DecodeError
-from transport.config import TransportConfig
-from transport.effects import Broadcast, Journal, Reason, WindowStuck
-from transport.lansis import Lansis, check_members
-from transport.messages import (
+from membership.stages import Cause, Emitted, Entered, Installed, Output, Stage, Suspected
+from transport import (
+    AT_ONCE,
+    NEVER,
     SEQUENCE_MAX,
     Acks,
+    Broadcast,
+    BrokenInvariant,
     Datagram,
+    DecodeError,
     Envelope,
     Frame,
+    Journal,
+    Lansis,
     Machine,
     Milliseconds,
     Nack,
     Packet,
+    Reason,
     Retransmission,
     Service,
     Status,
+    TransportConfig,
+    TransportEvent,
     View,
     ViewId,
+    WindowStuck,
+    check_members,
 )
-
-_NEVER = float("inf")
-_AT_ONCE = float("-inf")
 
 
 class _LansisPlane:
@@ -107,19 +101,23 @@ class Group:
         self._early = EarlyFrames(config)
         self._presence_at = now + config.presence_ms * random.random()
         self._attempt_at = now
-        self._alpha_at = _NEVER
-        self._response_at = _NEVER
+        self._alpha_at = NEVER
+        self._response_at = NEVER
         self._departed_since: dict[Machine, Milliseconds] = {}
         self._joined_at: dict[Machine, Milliseconds] = {}
         self._probes = 0
-        self._is_eager = False
-        """Whether something happened that heartbeats should tell at once."""
+        self._has_news = False
+        """Whether there is something to tell soon: the interval after the next heartbeat is then a short one."""
 
     # What the layer above sees
 
     @property
     def view(self) -> View:
         return self._protocol.view
+
+    @property
+    def clock(self) -> int:
+        return self._lansis.clock
 
     @property
     def stage(self) -> Stage:
@@ -141,7 +139,7 @@ class Group:
     def is_changing(self) -> bool:
         return self._protocol.is_ending_view()
 
-    def multicast(self, service: Service, payload: bytes, view: ViewId | None = None) -> list[Effect]:
+    def multicast(self, service: Service, payload: bytes, view: ViewId | None = None) -> list[MembershipEffect]:
         return list(self._lansis.multicast(service, payload, view))
 
     def mark(self, marks: tuple[int, ...]) -> None:
@@ -155,14 +153,14 @@ class Group:
 
     # Inputs
 
-    def receive(self, datagram: Datagram, now: Milliseconds) -> list[Effect]:
+    def receive(self, datagram: Datagram, now: Milliseconds) -> list[MembershipEffect]:
         self._now = now
         sender = datagram.sender
-        if sender.name == self.me.name:  # of which there can be only one at a time
+        if sender.name == self.me.name:  # only one machine at a time may have a name
             return [self._drop(Reason.MY_OWN_NAME, sender)]
         if not self._neighbours.heard(sender, now):
             return [self._drop(Reason.OLD_INCARNATION, sender)]
-        effects: list[Effect] = []
+        effects: list[MembershipEffect] = []
         protocol = self._protocol
         view = protocol.view.id
         for frame in datagram.frames:
@@ -177,19 +175,19 @@ class Group:
             if protocol.dag.has_pending():
                 self._execute(protocol.advance(), effects)
         else:
-            self._prove_dead(sender, effects)
+            self._break_with_older_incarnations(sender, effects)
         return effects
 
-    def tick(self, now: Milliseconds) -> list[Effect]:
+    def tick(self, now: Milliseconds) -> list[MembershipEffect]:
         self._now = now
-        effects: list[Effect] = []
+        effects: list[MembershipEffect] = []
         if now >= self._detector.deadline:
             self._look_for_silence(effects)
         if now >= self._alpha_at:
-            self._alpha_at = _NEVER
+            self._alpha_at = NEVER
             self._execute(self._protocol.alpha_expired(), effects)
         if now >= self._response_at:
-            self._response_at = _NEVER
+            self._response_at = NEVER
             self._break_with(self._protocol.awaited(), Cause.UNRESPONSIVE, effects)
         self._tick_transport(effects)
         if now >= self._presence_at:
@@ -198,23 +196,23 @@ class Group:
         for control in self._repetition.due(now):
             self.counters["controls_resent"] += 1
             effects.append(Broadcast(self._datagram(control)))
-            effects.append(Journal(Event.CONTROL_RESENT, control.id, Reason.REQUESTED))
+            effects.append(Journal(MembershipEvent.CONTROL_RESENT, control.id, Reason.REQUESTED))
         return effects
 
     def next_deadline(self) -> Milliseconds:
         deadline = self._lansis.next_deadline()
-        if deadline == _AT_ONCE:
+        if deadline == AT_ONCE:
             return deadline
         deadline = min(deadline, self._detector.deadline, self._presence_at, self._alpha_at, self._response_at)
         return min(deadline, self._closed.next_deadline(), self._repetition.next_deadline())
 
     # Frames
 
-    def _sort_out(self, sender: Machine, frame: Frame, effects: list[Effect]) -> Frame | None:
-        """Takes what is ours; returns what is for the transport of the current view."""
+    def _sort_out(self, sender: Machine, frame: Frame, effects: list[MembershipEffect]) -> Frame | None:
+        """Handles a frame that is for the membership; returns one that is for the current view's transport."""
         if isinstance(frame, Envelope):
             try:
-                self._on_letter(sender, codec.decode(frame.body), effects)
+                self._on_group_frame(sender, codec.decode(frame.body), effects)
             except DecodeError as error:
                 effects.append(self._drop(error.reason, sender))
             return None
@@ -232,33 +230,33 @@ class Group:
             self._early.keep(sender, frame)
         return None
 
-    def _on_letter(self, sender: Machine, letter: Letter, effects: list[Effect]) -> None:
-        if isinstance(letter, Control):
-            self._on_control(letter, effects)
-        elif isinstance(letter, Presence):
-            self._on_presence(sender, letter)
-        elif isinstance(letter, Probe):
-            effects.append(Unicast(sender, self._datagram(ProbeReply(letter.number))))
+    def _on_group_frame(self, sender: Machine, group_frame: GroupFrame, effects: list[MembershipEffect]) -> None:
+        if isinstance(group_frame, Control):
+            self._on_control(group_frame, effects)
+        elif isinstance(group_frame, Presence):
+            self._on_presence(sender, group_frame)
+        elif isinstance(group_frame, Probe):
+            effects.append(Unicast(sender, self._datagram(ProbeReply(group_frame.number))))
         else:
             self._detector.probe_answered(sender)
 
-    def _on_control(self, control: Control, effects: list[Effect]) -> None:
+    def _on_control(self, control: Control, effects: list[MembershipEffect]) -> None:
         sender = control.sender
         self._repetition.transmitted(control, self._now)
         if (reason := self._objection(control)) is not None:
             effects.append(self._drop(reason, sender, control.id))
             return
         if sender not in self._protocol.dag.streams and self._neighbours.view_of(sender) != control.view:
-            return  # an invitation, but to a view that is over
+            return  # an invitation to a view that is over
         self._lansis.clock = max(self._lansis.clock, control.clock)
         self._execute(self._protocol.offer(control), effects)
-        self._is_eager = True
+        self._has_news = True
         if self._protocol.dag.has_pending():
             self._require_covers(effects)
             self._execute(self._protocol.advance(), effects)
 
     def _objection(self, control: Control) -> Reason | None:
-        """What makes a control message a peer's error."""
+        """Why a control message is a peer's error; None if it is acceptable."""
         clock_max = min(self._lansis.clock + self._transport_config.clock_jump_max, SEQUENCE_MAX // 2)
         if control.clock > clock_max:
             return Reason.CLOCK_JUMP
@@ -282,20 +280,21 @@ class Group:
         if sender not in self._protocol.suspects:
             self._repetition.offer(sender, dict(presence.controls), self._now)
         if self._closed and self._is_whole():
-            self._closed.clear()  # when everybody is in the current view, nobody needs earlier ones
+            self._closed.clear()  # every member is in the current view, so none needs earlier ones
 
     # The protocol's outputs
 
-    def _execute(self, outputs: list[Output], effects: list[Effect]) -> None:
+    def _execute(self, outputs: list[Output], effects: list[MembershipEffect]) -> None:
         for output in outputs:
             if isinstance(output, Emitted):
                 self._send_control(output.control, effects)
             elif isinstance(output, Suspected):
-                # Also if they are strangers: what we were to have because of a JOIN of theirs, nobody may have.
+                # Foreign machines too: messages that were required only because a JOIN of such a machine follows
+                # them may be held by no survivor.
                 self._lansis.suspect(output.machines)
                 self._require_covers(effects)
                 details: dict[str, object] = {"machines": list(map(str, output.machines))}
-                effects.append(Journal(Event.SUSPECTED, str(self.view.id), output.cause, details))
+                effects.append(Journal(MembershipEvent.SUSPECTED, str(self.view.id), output.cause, details))
             elif isinstance(output, Installed):
                 self._install(output, effects)
             else:
@@ -310,32 +309,32 @@ class Group:
             self._now,
         )
 
-    def _send_control(self, control: Control, effects: list[Effect]) -> None:
-        ends_view = not isinstance(control.body, Attempt)
+    def _send_control(self, control: Control, effects: list[MembershipEffect]) -> None:
+        ends_view = not isinstance(control.body, AttemptJoin)
         if ends_view and not self._lansis.is_held():
             self._lansis.hold()
             effects.append(ChangeStarted(self._lansis.view))
         if ends_view:
             self._response_at = self._now + self.config.response_ms
         self._repetition.transmitted(control, self._now)
-        self._is_eager = True
+        self._has_news = True
         effects.append(Broadcast(self._datagram(control)))
-        effects.append(Journal(Event.CONTROL_SENT, control.id, Reason.NEW, _describe(control)))
+        effects.append(Journal(MembershipEvent.CONTROL_SENT, control.id, Reason.NEW, _describe(control)))
 
-    def _on_entered(self, entered: Entered, effects: list[Effect]) -> None:
-        self._alpha_at = self._now + self.config.alpha_ms if entered.stage is Stage.GATHERING else _NEVER
+    def _on_entered(self, entered: Entered, effects: list[MembershipEffect]) -> None:
+        self._alpha_at = self._now + self.config.alpha_ms if entered.stage is Stage.GATHERING else NEVER
         if entered.stage in (Stage.FAULTS, Stage.COMMITTED):
             self._response_at = self._now + self.config.response_ms
         if entered.stage is Stage.IDLE:
-            self._response_at = _NEVER
+            self._response_at = NEVER
             self._departed_since.clear()
             if entered.cause is Cause.NOBODY_ANSWERED:
                 self._attempt_at = self._now + self.config.attempt_again_ms * (1.0 + self._random.random())
                 self._early.clear()
         details: dict[str, object] = {"stage": str(entered.stage), "accept": list(map(str, entered.accept))}
-        effects.append(Journal(Event.STAGE, str(self.view.id), entered.cause, details))
+        effects.append(Journal(MembershipEvent.STAGE, str(self.view.id), entered.cause, details))
 
-    def _install(self, installed: Installed, effects: list[Effect]) -> None:
+    def _install(self, installed: Installed, effects: list[MembershipEffect]) -> None:
         old, view = self._lansis, installed.view
         if (here := dict(old.cover())) != installed.covered:
             raise BrokenInvariant(f"{self.me} has {here} at the end of {old.view.id}, not {installed.covered}")
@@ -353,40 +352,40 @@ class Group:
             "transitional": list(map(str, view.transitional)),
             "electors": [control.id for control in installed.electors],
         }
-        effects.append(Journal(Event.VIEW, str(view.id), Cause.ASSENTED, details))
-        self._judge_joins(old.view, installed, effects)
-        self._is_eager = True
+        effects.append(Journal(MembershipEvent.VIEW, str(view.id), Cause.ASSENTED, details))
+        self._back_off_failed_joins(old.view, installed, effects)
+        self._has_news = True
         for sender, frame in self._early.take(view.id):
             effects.extend(self._lansis.receive(Datagram(sender, (frame,)), self._now))
 
-    def _judge_joins(self, old: View, installed: Installed, effects: list[Effect]) -> None:
-        """Whoever has just joined and is gone already, or was to join and did not, has to wait."""
+    def _back_off_failed_joins(self, old: View, installed: Installed, effects: list[MembershipEffect]) -> None:
+        """Makes machines back off that have just joined and are gone already, or were to join and did not."""
         view = installed.view
         horizon = self._now - self.config.short_lived_ms
-        gone = [m for m in old.members if m not in view.members and self._joined_at.get(m, _AT_ONCE) > horizon]
+        gone = [m for m in old.members if m not in view.members and self._joined_at.get(m, AT_ONCE) > horizon]
         gone += installed.absent
         self._joined_at = {m: self._joined_at.get(m, self._now) for m in view.members if m != self.me}
         for machine in view.members:
             if machine not in old.members and machine != self.me:
                 self._joined_at[machine] = self._now
         if gone:
-            self._neighbours.penalize(gone, self._now)
+            self._neighbours.back_off(gone, self._now)
             details: dict[str, object] = {"machines": list(map(str, gone))}
-            effects.append(Journal(Event.BACKED_OFF, str(view.id), Cause.SILENT, details))
+            effects.append(Journal(MembershipEvent.BACKED_OFF, str(view.id), Cause.SILENT, details))
 
     # Time
 
-    def _look_for_silence(self, effects: list[Effect]) -> None:
+    def _look_for_silence(self, effects: list[MembershipEffect]) -> None:
         for machine in self._detector.watched():
             self._detector.heard(machine, self._neighbours.heard_at(machine))
         silent, probed = self._detector.look(self._now)
         for machine in probed:
             self._probes += 1
             effects.append(Unicast(machine, self._datagram(Probe(self._probes))))
-            effects.append(Journal(Event.PROBED, str(machine), Cause.SILENT))
+            effects.append(Journal(MembershipEvent.PROBED, str(machine), Cause.SILENT))
         self._break_with(silent, Cause.SILENT, effects)
 
-    def _tick_transport(self, effects: list[Effect]) -> None:
+    def _tick_transport(self, effects: list[MembershipEffect]) -> None:
         if self._now >= self._lansis.next_deadline():
             ticked = self._lansis.tick(self._now)
             effects.extend(ticked)
@@ -398,8 +397,8 @@ class Group:
         if self._closed:
             effects.extend(self._closed.answers_due(self._now))
 
-    def _look_around(self, effects: list[Effect]) -> None:
-        """With every heartbeat: has a member left us, is there somebody to join?"""
+    def _look_around(self, effects: list[MembershipEffect]) -> None:
+        """Looks, with every heartbeat, for members that have left and for foreign views to join."""
         protocol = self._protocol
         joinable = self._neighbours.joinable(protocol.current, self._now)
         if protocol.stage is not Stage.IDLE:
@@ -410,7 +409,7 @@ class Group:
             self._execute(protocol.attempt(), effects)
 
     def _departed(self) -> list[Machine]:
-        """Members that have been in another view for a while."""
+        """Returns the members whose heartbeats have named another view for `departed_ms`."""
         view = self._protocol.view
         since: dict[Machine, Milliseconds] = {}
         for machine in view.members:
@@ -419,42 +418,43 @@ class Group:
         self._departed_since = since
         return [m for m, at in since.items() if self._now - at >= self.config.departed_ms]
 
-    def _send_presence(self, effects: list[Effect]) -> None:
+    def _send_presence(self, effects: list[MembershipEffect]) -> None:
         view = self._protocol.view
         heard = self._neighbours.heard_lately(self._now)[: self._transport_config.members_max]
         presence = Presence(view.id, view.members, heard, self._protocol.dag.positions())
         effects.append(Broadcast(self._datagram(presence)))
         is_pending = self._protocol.stage is not Stage.IDLE or self._protocol.dag.has_pending()
-        period_ms = self.config.presence_pending_ms if is_pending or self._is_eager else self.config.presence_ms
-        self._is_eager = False
+        period_ms = self.config.presence_pending_ms if is_pending or self._has_news else self.config.presence_ms
+        self._has_news = False
         self._presence_at = self._now + period_ms
         self._repetition.forget_before(self._now - 10.0 * self.config.presence_ms)
 
     # Breaks
 
-    def _break_with(self, machines: Iterable[Machine], cause: Cause, effects: list[Effect]) -> None:
+    def _break_with(self, machines: Iterable[Machine], cause: Cause, effects: list[MembershipEffect]) -> None:
         machines = list(machines)
         if machines:
             self._execute(self._protocol.break_with(machines, cause), effects)
 
-    def _prove_dead(self, sender: Machine, effects: list[Effect]) -> None:
-        """A message of a newer incarnation proves the older one dead."""
+    def _break_with_older_incarnations(self, sender: Machine, effects: list[MembershipEffect]) -> None:
+        """Breaks with older incarnations of the sender: a message of a newer one proves that they are dead."""
         known = self._protocol.current | self._protocol.join_machines
         older = [m for m in known if m.name == sender.name and m.incarnation < sender.incarnation]
         self._break_with(older, Cause.RESTARTED, effects)
 
-    def _require_covers(self, effects: list[Effect]) -> None:
-        """What waits at the graph's door names messages that we must have first."""
+    def _require_covers(self, effects: list[MembershipEffect]) -> None:
+        """Requests the messages that we must have before pending control messages can enter the graph."""
         if self._protocol.view.id == self._lansis.view.id:  # else the next view is about to be installed
             for cover in self._protocol.covers_to_require():
                 effects.extend(self._lansis.require(cover, self._now))
 
-    # Small things
+    # Helpers
 
     def _may_join(self, machines: MachineSet) -> bool:
         if self._protocol.stage is Stage.IDLE and not self._is_whole():
-            # A member that still is in an earlier view would take what we say now, and what that follows, for
-            # messages of its own view's survivors: it may expel those who join, or deliver more than we did.
+            # A member that is still in an earlier view would take the control messages that we send now, and
+            # those they follow, for messages of its own view's survivors. It might then expel machines that join,
+            # or deliver more than we did.
             return False
         ours = self._protocol.current | (self._protocol.join_machines - machines)
         if not self._is_room_for(ours | machines):
@@ -462,7 +462,7 @@ class Group:
         return self._neighbours.are_mutual(sorted(ours), sorted(machines), self._now)
 
     def _is_room_for(self, machines: MachineSet) -> bool:
-        """Whether so many machines can be in one view at all."""
+        """Whether a view of these machines, only the newest incarnation of each name, is within the bounds."""
         newest = {machine.name: machine for machine in sorted(machines)}
         view = View(ViewId(SEQUENCE_MAX, *self.me), tuple(newest[name] for name in sorted(newest)))
         try:
@@ -472,22 +472,22 @@ class Group:
         return True
 
     def _is_whole(self) -> bool:
-        """Whether everybody is known to be in the current view."""
+        """Whether every member is known to be in the current view."""
         view = self._protocol.view
         others = (machine for machine in view.members if machine != self.me)
         return all(self._neighbours.view_of(machine) == view.id for machine in others)
 
-    def _datagram(self, letter: Letter) -> Datagram:
-        return Datagram(self.me, (Envelope(codec.encode(letter)),))
+    def _datagram(self, group_frame: GroupFrame) -> Datagram:
+        return Datagram(self.me, (Envelope(codec.encode(group_frame)),))
 
     def _drop(self, reason: Reason, sender: Machine, subject: str = "") -> Journal:
         self.counters[f"dropped_{reason}"] += 1
-        return Journal(transport.Event.DROPPED, subject, reason, {"sender": str(sender)})
+        return Journal(TransportEvent.DROPPED, subject, reason, {"sender": str(sender)})
 
 
 def _describe(control: Control) -> dict[str, object]:
     body = control.body
-    if isinstance(body, Attempt):
+    if isinstance(body, AttemptJoin):
         return {"kind": "attempt", "machines": sorted(map(str, body.joining.machines))}
     kind = type(body).__name__.lower()
     return {"kind": kind, "faults": list(map(str, body.faults)), "clock": control.clock}

@@ -1,11 +1,11 @@
-"""What machines say to each other about who is connected.
+"""The messages that machines exchange about which of them are connected.
 
-`Attempt`, `Join` and `Fault` are the paper's AJ, JOIN and FA. Each travels as the body of a `Control` message: a
-node of the causal graph that follows other control messages (`acks`) and, if it ends its sender's view, messages
+`AttemptJoin`, `Join` and `Fault` are the paper's AJ, JOIN and FA. Each travels as the body of a `Control` message:
+a node of the causal graph that follows other control messages (`acks`) and, if it ends its sender's view, messages
 of that view (`cover`). Control messages are numbered in a stream of their own (decision 8 says why).
 
-`Presence`, `Probe` and `ProbeReply` stand outside the graph: they are about who hears whom right now, and are not
-repeated.
+`Presence`, `Probe` and `ProbeReply` are not part of the graph: they say which machines hear each other right now,
+and are not repeated.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from transport.messages import Acks, Machine, ViewId
+from transport import Acks, Machine, ViewId
 
 Machines: TypeAlias = tuple[Machine, ...]
-"""A set of machines, in order."""
+"""A set of machines, in order of name and incarnation."""
 
 
 def in_order(machines: frozenset[Machine] | set[Machine]) -> Machines:
@@ -37,8 +37,8 @@ class JoiningSet:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
-    """AJ: here we are, and would join."""
+class AttemptJoin:
+    """AJ: the sender's view offers to join with others."""
 
     joining: JoiningSet
 
@@ -62,27 +62,28 @@ class Fault:
     faults: Machines
 
 
-Body: TypeAlias = Attempt | Join | Fault
+Body: TypeAlias = AttemptJoin | Join | Fault
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A numbered message of the membership protocol. `view` is its sender's when it sent it."""
+    """A numbered message of the membership protocol. `view` is the one that its sender was in when it sent it."""
 
     sender: Machine
     sequence: int
     clock: int
     view: ViewId
     acks: Acks
-    """Everything that its sender had of others' control messages."""
+    """Up to which sequence other machines' control messages were in its sender's graph."""
     cover: Acks
-    """Everything that its sender's DAG held of the messages of `view`, its own too; nothing for an `Attempt`."""
+    """Up to which sequence the messages of `view`, its sender's own included, were in the sender's DAG. Empty for
+    an `AttemptJoin`."""
     body: Body
 
     def __post_init__(self) -> None:
         if self.sequence < 1 or self.clock < 1:
             raise ValueError("sequences and clocks count from 1")
-        if not isinstance(self.body, Attempt) and self.sender not in dict(self.cover):
+        if not isinstance(self.body, AttemptJoin) and self.sender not in dict(self.cover):
             raise ValueError("what ends a view covers its sender's own messages")
 
     @property
@@ -90,12 +91,13 @@ class Control:
         return f"{self.sender}:{self.sequence}"
 
     def accuses(self, machine: Machine) -> bool:
-        return not isinstance(self.body, Attempt) and machine in self.body.faults
+        """Whether this declares the machine faulty."""
+        return not isinstance(self.body, AttemptJoin) and machine in self.body.faults
 
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """The heartbeat: who I am connected with, whom I hear, and which control messages I have."""
+    """The heartbeat: its sender's view, the machines it hears, and which control messages it has."""
 
     view: ViewId
     members: Machines
@@ -105,17 +107,17 @@ class Presence:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Are you there? Sent to one machine, at its own address."""
+    """Asks one machine, at its own address, for a sign of life."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeReply:
-    """I am."""
+    """Answers the probe of this number."""
 
     number: int
 
 
-Letter: TypeAlias = Control | Presence | Probe | ProbeReply
-"""What an envelope holds."""
+GroupFrame: TypeAlias = Control | Presence | Probe | ProbeReply
+"""The frames of the membership; an envelope of the transport holds one."""

@@ -1,4 +1,4 @@
-"""Who is out there, and who hears whom: from everybody's heartbeats, foreign machines' too.
+"""Which machines are in reach and which of them hear each other, as heartbeats of members and foreign ones say.
 
 A join is attempted only between views all of whose members hear each other, both ways, and have for a while. Links
 that are one-way or not transitive then leave a stable set of views, in each of which every pair hears each other,
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from membership.config import MembershipConfig
 from membership.messages import Machines, Presence
-from transport.messages import Machine, Milliseconds, ViewId
+from transport import Machine, Milliseconds, ViewId
 
 
 class _Neighbour:
@@ -24,7 +24,7 @@ class _Neighbour:
 
 
 class Neighbours:
-    """Every machine heard lately."""
+    """The machines that have been heard, and what their last heartbeats said."""
 
     def __init__(self, me: Machine, config: MembershipConfig) -> None:
         self._me = me
@@ -33,10 +33,10 @@ class Neighbours:
         self._newest: dict[str, int] = {me.name: me.incarnation}
         self._mutual_since: dict[ViewId, Milliseconds] = {}
         self._back_off: dict[Machine, tuple[float, Milliseconds]] = {}
-        """How long a machine has to wait, and until when."""
+        """How long a machine has to back off, and until when."""
 
     def heard(self, machine: Machine, now: Milliseconds) -> bool:
-        """A datagram of this machine is here. Returns whether it is that machine's newest incarnation."""
+        """Notes that a datagram of this machine has arrived. Returns False if it is of an older incarnation."""
         neighbour = self._neighbours.get(machine)
         if neighbour is not None:
             neighbour.heard_at = now
@@ -54,7 +54,7 @@ class Neighbours:
         return True
 
     def heard_at(self, machine: Machine) -> Milliseconds:
-        """When a datagram of this machine last came; never, if it is not known."""
+        """When the last datagram of this machine arrived; minus infinity if the machine is not known."""
         neighbour = self._neighbours.get(machine)
         return neighbour.heard_at if neighbour is not None else float("-inf")
 
@@ -65,11 +65,12 @@ class Neighbours:
             neighbour.heard_by_it = frozenset(presence.heard)
 
     def heard_lately(self, now: Milliseconds) -> Machines:
+        """Returns the machines that have been heard within `suspect_after_ms`."""
         horizon = now - self._config.suspect_after_ms
         return tuple(sorted(m for m, neighbour in self._neighbours.items() if neighbour.heard_at >= horizon))
 
     def view_of(self, machine: Machine) -> ViewId | None:
-        """The view it last said it was in."""
+        """The view that the machine's last heartbeat named; None if there was no heartbeat."""
         neighbour = self._neighbours.get(machine)
         return neighbour.presence.view if neighbour is not None and neighbour.presence is not None else None
 
@@ -78,8 +79,8 @@ class Neighbours:
         return neighbour.presence if neighbour is not None else None
 
     def are_mutual(self, ours: Iterable[Machine], theirs: Iterable[Machine], now: Milliseconds) -> bool:
-        """Whether everybody of one side hears everybody of the other, as far as they have said, and nobody has to
-        wait after a failed join."""
+        """Whether every machine of one side and every machine of the other hear each other, as far as their
+        heartbeats say, and none of the other side has to back off after a failed join."""
         theirs = list(theirs)
         lately = frozenset(self.heard_lately(now))
         for foreign in theirs:
@@ -91,7 +92,7 @@ class Neighbours:
         return bool(theirs)
 
     def joinable(self, members: frozenset[Machine], now: Milliseconds) -> list[ViewId]:
-        """The foreign views that have been mutual with ours for long enough."""
+        """Returns the foreign views whose members and ours have heard each other for `foreign_stable_ms`."""
         views: dict[ViewId, Machines] = {}
         lately = self.heard_lately(now)
         for machine in lately:
@@ -103,8 +104,9 @@ class Neighbours:
         stable_ms = self._config.foreign_stable_ms
         return [view for view, since in self._mutual_since.items() if now - since >= stable_ms]
 
-    def penalize(self, machines: Iterable[Machine], now: Milliseconds) -> None:
-        """These joined and were gone at once, or never came: they have to wait, longer each time."""
+    def back_off(self, machines: Iterable[Machine], now: Milliseconds) -> None:
+        """Makes machines back off that joined and were gone soon, or were to join and did not. Each back-off of a
+        machine is longer than its last, unless that is long past."""
         for machine in machines:
             last_ms, until = self._back_off.get(machine, (0.0, float("-inf")))
             wait_ms = self._config.back_off_ms
@@ -115,7 +117,8 @@ class Neighbours:
             self._back_off = {m: entry for m, entry in self._back_off.items() if entry[1] > now}
 
     def _is_whole(self, view: ViewId, machines: Machines, members: frozenset[Machine], now: Milliseconds) -> bool:
-        """Whether all its members say that they are in it, and are mutual with all of ours."""
+        """Whether all members of the foreign view say that they are in it, and they and all of ours hear each
+        other."""
         return all(self.view_of(machine) == view for machine in machines) and self.are_mutual(
             members, machines, now
         )

@@ -9,161 +9,69 @@ make a view. In the faults protocol, where there is no join, `faults_before` is 
 
 Where this differs from the figures, and why:
 
-- Fig. 3 and Fig. 7 broadcast a FA for every FA received; we do when our set has grown. Otherwise two machines
-  would answer each other for ever.
-- Fig. 6 enters Stage 1 when an AJ of the CCS arrives; Lemma 5.6 needs that for a JOIN of the CCS too, so do we.
+- Fig. 7 broadcasts a FA for every FA received; we do, as in Fig. 3, only when our set has grown. Otherwise two
+  machines would answer each other for ever.
+- Fig. 6 enters Stage 1 when an AJ of the CCS arrives; we enter it for a JOIN of the CCS too, as Lemma 5.6 needs.
 - A foreign JOIN that includes us is an invitation as an AJ is. Its sender may have committed before we were ready.
-- When α expires and nobody has answered, Stage 1 ends in silence instead of a JOIN for what is already the CCS.
+- When α expires and no machine has answered, Stage 1 ends without a JOIN, which would be for the CCS itself.
 - Every view is J without all faults. The paper delivers J \\ F_before as a view of its own and then removes
-  F_after, and removes F_before ∩ CCS before the join completes. Nobody needs these views: messages are held back
-  from a machine's FA or JOIN until its view, so nothing would be delivered in them. Hence one machine may install
-  V-f and then V-f-g while another goes from V to V-f-g; members tell from the view that electors name who came the
-  same way as they did (the transitional set).
+  F_after, and removes F_before ∩ CCS before the join completes. These views are not needed: a machine sends no
+  messages from its FA or JOIN until its view, so nothing would be delivered in them. Hence one machine may install
+  V-f and then V-f-g while another goes from V to V-f-g. The views that electors name tell a member which others
+  came the same way as it did (the transitional set).
 - A FA does not carry a join configuration: the last JOIN of its sender says to which it belongs, for messages of
   one machine come in order. Carried, it would have to be right also after that configuration has become a view (a
   machine that missed an elector still needs it), and could then be taken for a later join of the same machines.
 - A control message of a suspected machine that had to be let in, because others follow it, is not acted upon; Fig.
-  7 says so, Fig. 3 does not. Whoever followed it has acted upon it and says so itself.
-- A machine whose name is in J twice is a restarted one: the older incarnation is faulty.
-- A FA or JOIN that declares us faulty breaks communication with its sender. It enters the graph only if somebody
-  follows it who has not acted upon it, and so does not declare us faulty.
-- JOINs carry cut-vectors as well as AJs: whoever learns of a set from a JOIN must be able to follow it.
-- An AJ, or a foreign JOIN in Stage 1, of machines that not everybody hears is ignored (decision 10), and so is an
-  invitation of somebody who declared us faulty in the same view.
-- A break in Stage 1 leads to Stage 2, as in Fig. 6, only if somebody joins; else to the faults protocol. One with
-  a machine that was about to join commits to nothing.
-- What a machine outside J says in Stage 2 is kept, and acted upon when J comes to include it: it will not repeat
-  it.
-- A machine that does not agree in time is broken with (the paper's admissible histories, made so).
-- If J grows beyond what a view can hold, the last of those outside the CCS are left out.
+  7 says so, Fig. 3 does not. A machine that followed it has acted upon it, and its own messages say so.
+- If a name is in J twice, that machine has restarted: the older incarnation is faulty.
+- A FA or JOIN that declares us faulty breaks communication with its sender. It enters the graph only if a machine
+  follows it that has not acted upon it, and so does not declare us faulty.
+- JOINs carry cut-vectors as AJs do: a machine that learns of a set from a JOIN must be able to follow it.
+- An AJ, or a foreign JOIN in Stage 1, of machines that not every member hears is ignored (decision 10), and so is
+  an invitation of a machine that declared us faulty in the same view.
+- A break in Stage 1 leads to Stage 2, as in Fig. 6, only if a machine joins; else to the faults protocol. A break
+  with a machine that was about to join leads to neither.
+- In Stage 2, messages of a machine outside J are kept until J includes it, and acted upon then, as it will not
+  send them again.
+- We break with a machine that does not agree in time (this makes the paper's admissible histories).
+- If J grows beyond what a view can hold, the last of the machines outside the CCS are left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from membership.control_dag import ControlDag
-from membership.messages import Attempt, Body, Control, Fault, Join, JoiningSet, Machines, in_order
-from transport.messages import Acks, Machine, View, ViewId
+from membership.messages import AttemptJoin, Body, Control, Fault, Join, JoiningSet, in_order
+from membership.stages import (
+    TRANSITIONS,
+    Cause,
+    DataPlane,
+    Emitted,
+    Entered,
+    Installed,
+    Output,
+    Stage,
+    Suspected,
+)
+from transport import Acks, BrokenInvariant, Machine, View, ViewId
 
 MachineSet: TypeAlias = frozenset[Machine]
 Configuration: TypeAlias = tuple[frozenset[ViewId], MachineSet]
 """A join configuration: the views whose members J is made of, and F_before. Machines alone would not do: the same
-ones
-may part and join again, and a JOIN for the one join must not count for the other."""
+ones may part and join again, and a JOIN for the one join must not count for the other."""
 
 ACCUSERS_MAX = 256
-"""Most machines remembered that have declared us faulty: anybody can."""
+"""How many machines are remembered that have declared us faulty. Any machine can, so there must be a bound."""
 
-_NOBODY: MachineSet = frozenset()
-
-
-class Stage(StrEnum):
-    """What a machine is doing about its membership. Stage 0 of the paper takes no time: an AJ is sent, and Stage 1
-    begins."""
-
-    IDLE = "idle"
-    FAULTS = "faults"
-    """The faults protocol: somebody of the CCS is faulty, nobody joins."""
-    GATHERING = "gathering"
-    """Stage 1: collecting AJs while α runs."""
-    COMMITTED = "committed"
-    """Stage 2: a JOIN has been sent."""
-
-
-class Cause(StrEnum):
-    """Why a stage was entered, or communication with a machine counts as broken."""
-
-    START = "start"
-    SILENT = "silent"
-    STUCK = "stuck"
-    UNRESPONSIVE = "unresponsive"
-    DEPARTED = "departed"
-    ACCUSED_ME = "accused_me"
-    RESTARTED = "restarted"
-    NO_ROOM = "no_room"
-    FOREIGN_HEARD = "foreign_heard"
-    INVITED = "invited"
-    ATTEMPT_RECEIVED = "attempt_received"
-    JOIN_RECEIVED = "join_received"
-    FAULT_RECEIVED = "fault_received"
-    ALPHA_EXPIRED = "alpha_expired"
-    NOBODY_ANSWERED = "nobody_answered"
-    ASSENTED = "assented"
-
-
-TRANSITIONS: dict[Stage, tuple[Stage, ...]] = {
-    Stage.IDLE: (Stage.FAULTS, Stage.GATHERING),
-    Stage.FAULTS: (Stage.IDLE, Stage.GATHERING),
-    Stage.GATHERING: (Stage.IDLE, Stage.FAULTS, Stage.COMMITTED),
-    Stage.COMMITTED: (Stage.IDLE,),
-}
-"""Every change of stage there is; any other is a broken invariant. `docs/architecture.md` draws them."""
-
-
-class BrokenInvariant(Exception):
-    """The protocol is in a state that cannot be. The node must stop: going on could make views differ."""
-
-
-class DataPlane(Protocol):
-    """What the protocol must know of the messages of the view."""
-
-    def next_clock(self) -> int:
-        """A clock above everything seen or sent so far."""
-
-    def cover(self) -> Acks:
-        """What of the view's messages is in the DAG."""
-
-    def has(self, cover: Acks) -> bool:
-        """Whether all this is in the DAG."""
-
-
-@dataclass(frozen=True, slots=True)
-class Emitted:
-    """Broadcast this."""
-
-    control: Control
-
-
-@dataclass(frozen=True, slots=True)
-class Suspected:
-    """Of these machines let in only what others have."""
-
-    machines: Machines
-    cause: Cause
-
-
-@dataclass(frozen=True, slots=True)
-class Entered:
-    """The machine is in another stage now."""
-
-    stage: Stage
-    cause: Cause
-    accept: Machines
-
-
-@dataclass(frozen=True, slots=True)
-class Installed:
-    """The old view is over: deliver what is covered of it, then this one. `expected` is the last message of each
-    member before the view."""
-
-    view: View
-    covered: dict[Machine, int]
-    expected: dict[Machine, int]
-    electors: tuple[Control, ...]
-    absent: Machines
-    """Those who were to join, and did not."""
-
-
-Output: TypeAlias = Emitted | Suspected | Entered | Installed
+_NO_MACHINES: MachineSet = frozenset()
 
 
 class MembershipProtocol:
-    """One machine's part of the protocol. `may_join` says whether everybody here and in the given machines hears
-    each other, as far as is known; `is_room_for` whether a view can have so many members."""
+    """One machine's part of the protocol. `may_join` says whether our members and the given machines all hear each
+    other, as far as is known; `is_room_for` whether one view can hold the given machines."""
 
     def __init__(
         self,
@@ -181,9 +89,9 @@ class MembershipProtocol:
         for member in view.members:
             self.dag.track(member, 0)
         self.stage = Stage.IDLE
-        self.join_machines: MachineSet = _NOBODY
-        self.faults_before: MachineSet = _NOBODY
-        self.faults_after: MachineSet = _NOBODY
+        self.join_machines: MachineSet = _NO_MACHINES
+        self.faults_before: MachineSet = _NO_MACHINES
+        self.faults_after: MachineSet = _NO_MACHINES
         self.last_join: dict[Machine, Configuration] = {}
         self.last_faults: dict[Machine, MachineSet] = {}
         self.sets: dict[ViewId, JoiningSet] = {}
@@ -191,20 +99,20 @@ class MembershipProtocol:
         self.electors: dict[Machine, Control] = {}
         """The last FA or JOIN of each machine in this change."""
         self.covered: dict[Machine, int] = {}
-        """What all control messages of our view in the graph cover of its messages."""
+        """Up to which sequence control messages in the graph cover each member's messages of our view."""
         self._data = data
         self._may_join = may_join
         self._is_room_for = is_room_for
         self._deferred: dict[Machine, list[Control]] = {}
-        """Messages in the graph that are to be acted upon when J comes to include their senders."""
+        """Messages in the graph that will be acted upon when J comes to include their senders."""
         self._accusers: dict[Machine, ViewId] = {}
-        """Who has declared us faulty, and in which view: they will not have us before their next."""
+        """The machines that have declared us faulty, and in which view: until their next they will not join us."""
         self._out: list[Output] = []
 
     # Inputs
 
     def offer(self, control: Control) -> list[Output]:
-        """A control message has arrived, perhaps again, perhaps before those it follows."""
+        """Takes a control message that has arrived, perhaps again, perhaps before those it follows."""
         sender = control.sender
         if control.accuses(self.me):
             self._accusers[sender] = control.view
@@ -216,19 +124,19 @@ class MembershipProtocol:
                 self._attempt(Cause.INVITED)
         if sender in self.dag.streams and sender != self.me and self.dag.is_new(control):
             self.dag.store(control)
-            if self._denies_me(control):
+            if self._excludes_me(control):
                 self._break_with(frozenset((sender,)), Cause.ACCUSED_ME)
             elif isinstance(control.body, Join) and sender not in self.suspects:
                 self._track(control.body)
         return self.advance()
 
     def break_with(self, machines: Iterable[Machine], cause: Cause) -> list[Output]:
-        """Communication with these machines is broken."""
+        """Declares these machines faulty: communication with them is broken."""
         self._break_with(frozenset(machines), cause)
         return self.advance()
 
     def attempt(self) -> list[Output]:
-        """Stage 0: foreign machines are there, and everybody hears them."""
+        """Stage 0: attempts to join foreign machines, which every member hears."""
         if self.stage is Stage.IDLE:
             self._attempt(Cause.FOREIGN_HEARD)
         return self.advance()
@@ -244,8 +152,8 @@ class MembershipProtocol:
         return self.advance()
 
     def advance(self) -> list[Output]:
-        """Takes in what may enter the graph by now, and returns what is to be done. After a view it stops: call it
-        again when that is installed."""
+        """Takes in the messages that may enter the graph by now, and returns what the caller is to do. It stops at
+        a view: the caller installs that and calls it again."""
         while True:
             control = self._take_deferred()
             if control is None:
@@ -258,7 +166,7 @@ class MembershipProtocol:
         out, self._out = self._out, []
         return out
 
-    # What is to be known of it
+    # State
 
     @property
     def suspects(self) -> MachineSet:
@@ -266,15 +174,15 @@ class MembershipProtocol:
 
     @property
     def accept(self) -> MachineSet:
-        """Those whose agreement the change needs: the members of the view it will make."""
+        """The machines whose agreement the change needs: the members of the view it will make."""
         return (self.join_machines or self.current) - self.suspects
 
     def is_ending_view(self) -> bool:
-        """Whether this machine has sent a FA or JOIN, and so must not send messages of the view any more."""
+        """Whether this machine has sent a FA or JOIN, and so must send no more messages of the view."""
         return self.me in self.electors
 
     def awaited(self) -> MachineSet:
-        """Those of `accept` that have not agreed yet."""
+        """The machines of `accept` that have not agreed yet."""
         if self.stage is Stage.FAULTS:
             return frozenset(q for q in self.accept if self._faults_of(q) & self.current != self.faults_before)
         if self.stage is Stage.COMMITTED:
@@ -284,10 +192,10 @@ class MembershipProtocol:
                 for q in self.accept
                 if self.last_join.get(q) != configuration or not self._faults_of(q) >= self.faults_after
             )
-        return _NOBODY
+        return _NO_MACHINES
 
     def covers_to_require(self) -> Iterable[Acks]:
-        """What messages that wait at the graph's door cover of our view."""
+        """The covers of pending control messages of our view that may enter the graph."""
         for control in self.dag.pending():
             if control.view == self.view.id and self.dag.is_wanted(control, self.suspects):
                 yield control.cover
@@ -299,13 +207,13 @@ class MembershipProtocol:
         if control.sender in self.suspects:
             return
         is_outside = control.sender not in self.join_machines | self.current
-        denies_me = self._denies_me(control)
+        denies_me = self._excludes_me(control)
         is_offer = self.stage is Stage.GATHERING and not isinstance(control.body, Fault) and not denies_me
         if is_outside and not is_offer:
             self._defer(control)
         elif denies_me:
             self._break_with(frozenset((control.sender,)), Cause.ACCUSED_ME)
-        elif isinstance(control.body, Attempt):
+        elif isinstance(control.body, AttemptJoin):
             self._on_attempt(control, control.body)
         elif isinstance(control.body, Join):
             self._on_join(control, control.body)
@@ -313,7 +221,7 @@ class MembershipProtocol:
             self._on_fault(control, control.body)
 
     def _take_deferred(self) -> Control | None:
-        """In Stage 2, a message of a machine that was not in J when it came, or not to be followed, and now is."""
+        """In Stage 2, returns a deferred message whose sender was not in J, or not to be followed, and now is."""
         if self.stage is Stage.COMMITTED:
             for sender, controls in self._deferred.items():
                 if controls and sender in self.accept:
@@ -323,7 +231,7 @@ class MembershipProtocol:
     def _defer(self, control: Control) -> None:
         self._deferred.setdefault(control.sender, []).append(control)
 
-    def _on_attempt(self, control: Control, attempt: Attempt) -> None:
+    def _on_attempt(self, control: Control, attempt: AttemptJoin) -> None:
         if self.stage in (Stage.IDLE, Stage.FAULTS) and control.sender in self.current:
             self._enter_gathering(Cause.ATTEMPT_RECEIVED, control)
         if self.stage is Stage.GATHERING:
@@ -334,10 +242,10 @@ class MembershipProtocol:
     def _on_join(self, control: Control, join: Join) -> None:
         if self.stage in (Stage.IDLE, Stage.FAULTS) and control.sender in self.current:
             self._enter_gathering(Cause.JOIN_RECEIVED, control)
-        if self.stage is Stage.GATHERING and not self._would_have_us(control.sender, join):
+        if self.stage is Stage.GATHERING and not self._should_follow(control.sender, join):
             self._defer(control)
         elif self.stage is Stage.GATHERING:
-            self._deferred.pop(control.sender, None)  # an earlier JOIN of its
+            self._deferred.pop(control.sender, None)  # an earlier JOIN of the sender
             self._incorporate_join(control.sender, join)
         else:
             views, faults = _configuration_of(join)
@@ -384,7 +292,7 @@ class MembershipProtocol:
     # Stages
 
     def _enter_idle(self, cause: Cause) -> None:
-        self.join_machines = self.faults_before = self.faults_after = _NOBODY
+        self.join_machines = self.faults_before = self.faults_after = _NO_MACHINES
         self.last_join.clear()
         self.last_faults.clear()
         self.sets.clear()
@@ -394,8 +302,8 @@ class MembershipProtocol:
         self._enter(Stage.IDLE, cause)
 
     def _enter_faults(self, cause: Cause) -> None:
-        """Or stays in it, with more faults than before."""
-        self.join_machines = _NOBODY
+        """Enters the faults protocol, or stays in it with more faults than before."""
+        self.join_machines = _NO_MACHINES
         self.faults_before &= self.current
         self.sets.clear()
         self._deferred.clear()
@@ -408,10 +316,10 @@ class MembershipProtocol:
     def _attempt(self, cause: Cause) -> None:
         joining = JoiningSet(self.view.id, self._cut_vector())
         self._enter_gathering(cause)
-        self._emit(Attempt(joining))
+        self._emit(AttemptJoin(joining))
 
     def _enter_gathering(self, cause: Cause, trigger: Control | None = None) -> None:
-        """The cut-vector of our set must not hide the message that made us enter (Lemma 5.6)."""
+        """Enters Stage 1. The cut-vector of our set must not hide `trigger`, which made us enter (Lemma 5.6)."""
         self.join_machines = self.current
         cut_vector = self._cut_vector()
         if trigger is not None:
@@ -434,7 +342,7 @@ class MembershipProtocol:
 
     def _broadcast_join(self) -> None:
         self.faults_before |= self.faults_after
-        self.faults_after = _NOBODY
+        self.faults_after = _NO_MACHINES
         self._emit(Join(tuple(self.sets[view] for view in sorted(self.sets)), in_order(self.faults_before)))
 
     def _broadcast_fault(self) -> None:
@@ -479,12 +387,12 @@ class MembershipProtocol:
         return (frozenset(self.sets), self.faults_before)
 
     def _faults_of(self, machine: Machine) -> MachineSet:
-        return self.last_faults.get(machine, _NOBODY)
+        return self.last_faults.get(machine, _NO_MACHINES)
 
     # The graph
 
     def _emit(self, body: Body) -> None:
-        cover = () if isinstance(body, Attempt) else self._data.cover()
+        cover = () if isinstance(body, AttemptJoin) else self._data.cover()
         sequence = self.dag.own_sequence + 1
         control = Control(self.me, sequence, self._data.next_clock(), self.view.id, self.dag.acks(), cover, body)
         self.dag.add_own(control)
@@ -492,11 +400,11 @@ class MembershipProtocol:
         self._note(control)
         if isinstance(body, Join):
             self.last_join[self.me] = self._configuration()
-        if not isinstance(body, Attempt):
+        if not isinstance(body, AttemptJoin):
             self.last_faults[self.me] = self._faults_of(self.me) | frozenset(body.faults)
 
     def _note(self, control: Control) -> None:
-        if isinstance(control.body, Attempt):
+        if isinstance(control.body, AttemptJoin):
             return
         self.electors[control.sender] = control
         if control.view == self.view.id:
@@ -508,38 +416,37 @@ class MembershipProtocol:
         return tuple((m, positions[m].inserted_through if m in positions else 0) for m in self.view.members)
 
     def _track(self, body: Body) -> None:
-        """Extends recovery to the machines of sets we have not heard of."""
+        """Follows the machines of the body's joining sets, each from its cut-counter on."""
         for joining in _sets(body):
             for machine, cut in joining.cut_vector:
                 self.dag.track(machine, cut)
 
-    def _denies_me(self, control: Control) -> bool:
-        """Whether it declares us faulty, or would join a machine of our name that started after us."""
+    def _excludes_me(self, control: Control) -> bool:
+        """Whether the message declares us faulty, or would join a machine of our name that started after us."""
         return control.accuses(self.me) or any(
             machine.name == self.me.name and machine.incarnation > self.me.incarnation
             for joining in _sets(control.body)
             for machine in joining.machines
         )
 
-    def _would_have_us(self, sender: Machine, join: Join) -> bool:
-        """Whether a JOIN that comes while we have committed to nothing is to be followed: one of a member always,
-        a
-        foreign one if it includes us and everybody hears everybody."""
+    def _should_follow(self, sender: Machine, join: Join) -> bool:
+        """Whether to follow a JOIN that comes before we have committed: a member's always, a foreign one if it
+        includes us and our members and its newcomers hear each other."""
         if sender in self.current:
             return True
         newcomers = join.machines - frozenset(join.faults) - self.join_machines
         return self.me in join.machines and (not newcomers or self._may_join(newcomers))
 
     def _has_joiners(self) -> bool:
-        """Whether somebody would join, or a member has committed to a join."""
+        """Whether a foreign machine would join, or a machine has committed to a join."""
         return bool(self.last_join or self.join_machines - self.faults_before - self.current)
 
     def _is_invitation(self, control: Control) -> bool:
         body = control.body
         if isinstance(body, Fault) or self.stage not in (Stage.IDLE, Stage.GATHERING):
             return False
-        machines = body.joining.machines if isinstance(body, Attempt) else body.machines
-        if control.sender not in machines or self._denies_me(control):
+        machines = body.joining.machines if isinstance(body, AttemptJoin) else body.machines
+        if control.sender not in machines or self._excludes_me(control):
             return False
         if self._accusers.get(control.sender) == control.view:
             return False
@@ -577,7 +484,7 @@ class MembershipProtocol:
         absent = in_order(self.join_machines - self.current - members)
         self._out.append(Installed(view, covered, expected, electors, absent))
         self.current = members
-        self.dag.forget_all_but_these()
+        self.dag.prune_log()
         for machine in members:
             self._accusers.pop(machine, None)
         self._enter_idle(Cause.ASSENTED)
@@ -588,6 +495,6 @@ def _configuration_of(join: Join) -> Configuration:
 
 
 def _sets(body: Body) -> tuple[JoiningSet, ...]:
-    if isinstance(body, Attempt):
+    if isinstance(body, AttemptJoin):
         return (body.joining,)
     return body.sets if isinstance(body, Join) else ()

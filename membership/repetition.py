@@ -1,7 +1,7 @@
-"""Control messages, again, for whoever lacks them.
+"""Retransmission of control messages to machines that lack them.
 
-Heartbeats say which control messages their sender has. Whoever has more repeats it: its sender at once, others
-after a random moment in which nobody else has.
+Heartbeats say which control messages their sender has. A machine that has more repeats them: its own at once,
+those of others after a random delay, if no other machine has repeated them by then.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ from random import Random
 
 from membership.config import MembershipConfig
 from membership.messages import Control
-from membership.protocol import MembershipProtocol, Stage
-from transport.messages import Machine, Milliseconds
-
-_AT_ONCE = float("-inf")
-_NEVER = float("inf")
+from membership.protocol import MembershipProtocol
+from membership.stages import Stage
+from transport import AT_ONCE, NEVER, Machine, Milliseconds
 
 
 class Repetition:
-    """What one machine has to repeat, and when."""
+    """The control messages that one machine has to repeat, and when."""
 
     def __init__(self, protocol: MembershipProtocol, config: MembershipConfig, random: Random) -> None:
         self._protocol = protocol
@@ -27,16 +25,16 @@ class Repetition:
         self._random = random
         self._scheduled: dict[tuple[Machine, int], tuple[Milliseconds, Control]] = {}
         self._transmitted_at: dict[tuple[Machine, int], Milliseconds] = {}
-        """When each control message was last on the network, as far as we know."""
+        """When each control message was last sent by any machine, as far as we know."""
 
     def transmitted(self, control: Control, now: Milliseconds) -> None:
-        """We or somebody else have just sent it."""
+        """Notes that we or another machine have just sent this message, so that it need not be repeated yet."""
         key = (control.sender, control.sequence)
         self._scheduled.pop(key, None)
         self._transmitted_at[key] = now
 
     def offer(self, target: Machine, positions: dict[Machine, int], now: Milliseconds) -> None:
-        """The machine's heartbeat says it has come so far: schedules what it lacks and ought to have."""
+        """Schedules the messages that a machine should have and, by its heartbeat's positions, lacks."""
         protocol = self._protocol
         is_concerned = target in protocol.join_machines or target in protocol.current
         if is_concerned:
@@ -50,7 +48,7 @@ class Repetition:
             self._schedule(protocol.dag.since(protocol.me, dict(own_set.cut_vector)[protocol.me]), now)
 
     def due(self, now: Milliseconds) -> list[Control]:
-        """What is to be sent now."""
+        """Returns the messages to send now."""
         if not self._scheduled:
             return []
         due = [self._scheduled[key][1] for key in sorted(self._scheduled) if self._scheduled[key][0] <= now]
@@ -59,11 +57,12 @@ class Repetition:
         return due
 
     def next_deadline(self) -> Milliseconds:
-        if not self._scheduled:  # as nearly always
-            return _NEVER
+        if not self._scheduled:  # the usual case
+            return NEVER
         return min([at for at, _ in self._scheduled.values()])
 
     def forget_before(self, horizon: Milliseconds) -> None:
+        """Drops the transmission times up to the horizon."""
         self._transmitted_at = {key: at for key, at in self._transmitted_at.items() if at > horizon}
 
     def _schedule(self, controls: Iterable[Control], now: Milliseconds) -> None:
@@ -71,7 +70,7 @@ class Repetition:
             key = (control.sender, control.sequence)
             if key in self._scheduled:
                 continue
-            at = max(now, self._transmitted_at.get(key, _AT_ONCE) + self._config.resend_hold_ms)
+            at = max(now, self._transmitted_at.get(key, AT_ONCE) + self._config.resend_hold_ms)
             if control.sender != self._protocol.me:
                 at += self._config.resend_delay_ms * (1.0 + self._random.random())
             self._scheduled[key] = (at, control)

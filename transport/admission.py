@@ -1,25 +1,25 @@
-"""What a peer's frame must be like to be let in: the rules whose breach is the peer's error, not ours."""
+"""The rules that a peer's frame must keep to be accepted. Breaking one is the peer's error, not ours."""
 
 from __future__ import annotations
 
 from transport.config import TransportConfig
-from transport.dag import CausalDag, Stream
+from transport.dag import CausalDag, PacketStream
 from transport.effects import Reason
 from transport.messages import SEQUENCE_MAX, Acks, Packet, Status
 
 _CLOCK_MAX = SEQUENCE_MAX // 2
-"""No honest clock gets here; one that did would leave us no room to count on."""
+"""No correct clock gets this far. If one did, following it would leave our own clock few numbers to go on with."""
 
 
 class Admission:
-    """Judges frames of members, in our view. `clock` is ours."""
+    """Checks the frames that members send in our view. `clock` is our own clock."""
 
     def __init__(self, dag: CausalDag, config: TransportConfig) -> None:
         self._dag = dag
         self._config = config
 
-    def packet_objection(self, stream: Stream, packet: Packet, clock: int) -> Reason | None:
-        """Why a packet that is not a duplicate cannot be right, or cannot be kept."""
+    def packet_objection(self, stream: PacketStream, packet: Packet, clock: int) -> Reason | None:
+        """Returns why a packet that is not a duplicate cannot be correct, or cannot be kept; None if it can."""
         if stream is self._dag.own:
             return Reason.MY_OWN_NAME
         if self._is_jump(packet.last_clock, clock):
@@ -33,7 +33,8 @@ class Admission:
             return Reason.PENDING_FULL
         return self._ack_objection(stream, packet.acks)
 
-    def status_objection(self, stream: Stream, status: Status, clock: int) -> Reason | None:
+    def status_objection(self, stream: PacketStream, status: Status, clock: int) -> Reason | None:
+        """Returns why a status cannot be correct; None if it can."""
         if self._is_jump(status.clock, clock):
             return Reason.CLOCK_JUMP
         if status.sequence > stream.inserted_through + self._config.sequence_jump_max:
@@ -42,11 +43,11 @@ class Admission:
             return objection
         return self._ack_objection(stream, status.acks)
 
-    def _ack_objection(self, sender: Stream, acks: Acks) -> Reason | None:
+    def _ack_objection(self, sender: PacketStream, acks: Acks) -> Reason | None:
         known = sender.acks
         for machine, sequence in acks:
             if machine in known and sequence <= known[machine]:
-                continue  # nothing new, as most of a repeated status
+                continue  # nothing new, as in most of a repeated status
             stream = self._dag.streams.get(machine)
             if stream is None:
                 return Reason.NOT_A_MEMBER

@@ -1,27 +1,26 @@
-"""A bad network on purpose: a channel around a channel that drops, delays and duplicates.
+"""A bad network on purpose: a channel that wraps another one and drops, delays and duplicates datagrams.
 
 Incoming datagrams are dropped by their sender's name. Outgoing ones to named peers cannot be dropped from a
-broadcast, so while any are named the others are sent their copies one by one, at the addresses they have been
-heard from. The protocol knows nothing of all this.
+broadcast, so while any peers are named, each of the others is sent a copy of its own, at the address from which it
+has been heard. The protocol does not know of any of this.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
 from transport.codec import Codec, DecodeError
-from transport.udp import Address, Arrivals, Channel
+from transport.udp import Address, Arrivals, Channel, OnArrivals
 
 PEERS_MAX = 256
-"""Most names whose addresses are remembered: anybody can send us names."""
+"""Most names whose addresses are remembered: a datagram can claim any name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chaos:
-    """What goes wrong. Probabilities are per datagram received."""
+    """The faults of the network. Probabilities are per datagram received."""
 
     drop_from: frozenset[str] = frozenset()
     drop_to: frozenset[str] = frozenset()
@@ -39,50 +38,51 @@ class Chaos:
 
 
 class ChaosChannel:
-    """Wraps a channel. `on_arrivals` must be given to the wrapped channel as its handler."""
+    """Wraps a channel and injects the faults of `chaos`, which may be replaced at any time."""
 
-    def __init__(
-        self,
-        codec: Codec,
-        loop: asyncio.AbstractEventLoop,
-        random: Random,
-        deliver: Callable[[Arrivals], None],
-    ) -> None:
-        self.chaos = Chaos()
-        self.channel: Channel | None = None
+    def __init__(self, channel: Channel, codec: Codec, random: Random, chaos: Chaos | None = None) -> None:
+        self.chaos = chaos or Chaos()
+        self.receive_buffer_bytes = channel.receive_buffer_bytes
+        self._channel = channel
+        self._is_closed = False
         self._codec = codec
-        self._loop = loop
         self._random = random
-        self._deliver = deliver
+        self._deliver: OnArrivals = lambda arrivals: None
         self._addresses: dict[str, Address] = {}
         self._names: dict[Address, str] = {}
-        """Of those addresses: who was heard from there once is not asked for the name again."""
+        """The names by address: only the first datagram from an address is decoded for its sender's name."""
+
+    def listen(self, on_arrivals: OnArrivals) -> None:
+        self._deliver = on_arrivals
+        self._channel.listen(self._on_arrivals)
+
+    def drain(self) -> None:
+        self._channel.drain()
 
     def send(self, data: bytes) -> None:
-        if self.channel is None:
+        if self._is_closed:
             return
         if not self.chaos.drop_to:
-            self.channel.send(data)
+            self._channel.send(data)
             return
         for name, address in self._addresses.items():
             if name not in self.chaos.drop_to:
-                self.channel.send_to(data, address)
+                self._channel.send_to(data, address)
 
     def send_to(self, data: bytes, address: Address) -> None:
         dropped = [self._addresses.get(name) for name in self.chaos.drop_to]
-        if self.channel is not None and address not in dropped:
-            self.channel.send_to(data, address)
+        if not self._is_closed and address not in dropped:
+            self._channel.send_to(data, address)
 
     def close(self) -> None:
-        if self.channel is not None:
-            self.channel.close()
-            self.channel = None
+        self._is_closed = True
+        self._channel.close()
 
-    def on_arrivals(self, arrivals: Arrivals) -> None:
+    def _on_arrivals(self, arrivals: Arrivals) -> None:
         chaos = self.chaos
-        now: list[tuple[bytes, Address]] = []
+        immediate: list[tuple[bytes, Address]] = []
         for data, address in arrivals:
-            name = self._names.get(address) or self._meet(data, address)
+            name = self._names.get(address) or self._learn_name(data, address)
             if name in chaos.drop_from:
                 continue
             copies = 2 if self._random.random() < chaos.duplication else 1
@@ -91,23 +91,24 @@ class ChaosChannel:
                     continue
                 delay_ms = chaos.delay_ms + chaos.jitter_ms * self._random.random()
                 if delay_ms:
-                    self._loop.call_later(delay_ms / 1_000.0, self._deliver_late, (data, address))
+                    loop = asyncio.get_running_loop()
+                    loop.call_later(delay_ms / 1_000.0, self._deliver_late, (data, address))
                 else:
-                    now.append((data, address))
-        if now:
-            self._deliver(now)
+                    immediate.append((data, address))
+        if immediate:
+            self._deliver(immediate)
 
     def _deliver_late(self, arrival: tuple[bytes, Address]) -> None:
-        if self.channel is not None:
+        if not self._is_closed:
             self._deliver([arrival])
 
-    def _meet(self, data: bytes, address: Address) -> str | None:
-        """Who sends from an address that is new."""
+    def _learn_name(self, data: bytes, address: Address) -> str | None:
+        """Returns the name of the node that sends from a new address, and remembers the two."""
         try:
             name = self._codec.sender(data).name
         except DecodeError:
             return None
-        if name in self._addresses:  # it has moved
+        if name in self._addresses:  # the node has a new address
             self._names.pop(self._addresses[name], None)
         elif len(self._addresses) >= PEERS_MAX:
             return name

@@ -1,9 +1,9 @@
 """Bytes on the network: versioned, cluster-scoped framing over msgpack.
 
-    version  1 byte    another version's datagrams are not understood, and not an attack either
-    flags    1 byte    0; room to say that an authentication tag follows the cluster id
+    version  1 byte    datagrams of another version are not decoded; they need not be an attack
+    flags    1 byte    0; reserved to say that an authentication tag follows the cluster id
     cluster  4 bytes   digest of the cluster's name: two clusters on one LAN ignore each other
-    roster   4 bytes   digest of who belongs to it: nodes told of different rosters must agree on nothing
+    roster   4 bytes   digest of the roster: nodes with different rosters must not agree on anything
     body     msgpack   [sender name, sender incarnation, frame, frame, ...]
 
 A frame is an array that begins with its kind. Whatever arrives, decoding either returns a datagram whose every
@@ -45,9 +45,9 @@ DATAGRAM_BYTES_MAX = 65_507
 """The largest UDP payload: nothing larger can arrive."""
 
 DECODE_ARRAY_MAX = 1_024
-"""Longest array in a datagram, whatever it holds. Above `packet_units_max` and above what 64 members' flat
-acknowledgements need. An array takes 8 bytes an element and a little, and the decoder nests 1,024 at the most:
-that, doubled for what else a datagram can make it allocate, is `DECODE_BYTES_MAX`."""
+"""The longest array in a datagram, whatever it holds. It is above `packet_units_max`, and above what the flat
+acknowledgements of 64 members need. An array takes a little more than 8 bytes per element, and the decoder nests
+at most 1,024 arrays: that, doubled for what else a datagram can make it allocate, is `DECODE_BYTES_MAX`."""
 
 DECODE_BYTES_MAX = 2 * DECODE_ARRAY_MAX * 8 * 1_024
 
@@ -84,6 +84,7 @@ class Codec:
         return self._header + packed
 
     def decode(self, data: bytes) -> Datagram:
+        """Returns the datagram, every part of it checked; raises `DecodeError` if it is not one of ours."""
         body = self._unpack(data)
         try:
             sender = _machine(body[0], body[1])
@@ -94,13 +95,13 @@ class Codec:
             raise DecodeError(f"malformed frame: {error}") from None
 
     def sender(self, data: bytes) -> Machine:
-        """Who transmitted this: for those who care for nothing else, like the chaos layer."""
+        """Returns the machine that transmitted a datagram, for a caller that needs nothing else (`chaos`)."""
         body = self._unpack(data)
         return _machine(body[0], body[1])
 
     def _unpack(self, data: bytes) -> list[object]:
         if not data.startswith(self._header):
-            self._explain_header(data)
+            self._refuse_header(data)
         if len(data) > DATAGRAM_BYTES_MAX:
             raise DecodeError(f"{len(data)} bytes do not fit a datagram", Reason.OVERSIZED)
         try:
@@ -117,7 +118,8 @@ class Codec:
             raise DecodeError("the body is not an array of a sender and frames")
         return body
 
-    def _explain_header(self, data: bytes) -> None:
+    def _refuse_header(self, data: bytes) -> None:
+        """Raises `DecodeError` with the reason why this is not our header."""
         if len(data) < HEADER_BYTES:
             raise DecodeError(f"{len(data)} bytes are too few for a header")
         if data[0] != VERSION:
@@ -140,7 +142,7 @@ def datagram_overhead_bytes(sender: Machine) -> int:
 
 
 def packet_overhead_bytes(sender: Machine, view: ViewId, acks: Acks) -> int:
-    """Everything of a packet but its payloads."""
+    """Returns the size of everything in a packet but its payloads."""
     machines = _machine_bytes(sender) + _machine_bytes(Machine(view.name, view.incarnation))
     return 2 * _ARRAY_HEADER_BYTES + machines + 8 * _INTEGER_BYTES + _acks_bytes(acks)
 
@@ -166,7 +168,7 @@ def frame_bytes(frame: Frame) -> int:
 
 
 def nack_ranges_fitting(datagram_bytes: int) -> int:
-    """How many ranges one request may name and still fit such a datagram, whatever the names."""
+    """Returns how many ranges one request may name and still fit a datagram of this size, whatever its names."""
     longest = Machine("x" * NAME_BYTES_MAX, 0)
     overhead = datagram_overhead_bytes(longest) + frame_bytes(Nack(longest, (), False))
     return max(1, (datagram_bytes - overhead) // (2 * _INTEGER_BYTES))
@@ -181,7 +183,7 @@ def _acks_bytes(acks: Acks) -> int:
     return _ARRAY_HEADER_BYTES + sum(_machine_bytes(machine) + _INTEGER_BYTES for machine, _ in acks)
 
 
-# Frames to flat lists …
+# From frames to flat lists.
 
 
 def _frame_to_list(frame: Frame) -> list[object]:
@@ -213,7 +215,7 @@ def _packet_to_list(kind: int, packet: Packet) -> list[object]:
     ]
 
 
-# … and back. What is wrong raises ValueError, TypeError or IndexError, made a DecodeError in one place.
+# From lists to frames. What is wrong raises DecodeError, or another error that `Codec.decode` turns into one.
 
 
 def _frame(item: object) -> Frame:

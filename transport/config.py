@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from transport.codec import DECODE_ARRAY_MAX
 
 
 @dataclass(frozen=True, slots=True)
 class TransportConfig:
-    """Defaults suit a LAN; the driver adapts the size of datagrams and of the window to where it runs."""
+    """The bounds of one machine's transport. The defaults suit a LAN; a node lowers the window to what its receive
+    buffers can hold (`with_window_for`)."""
 
     datagram_bytes_max: int = 1_400
-    """Largest datagram sent. Above the path's MTU the kernel fragments, and one lost fragment loses all; on
-    loopback, where nothing is fragmented, larger datagrams save system calls."""
+    """Largest datagram sent. Above the path's MTU the kernel fragments it, and one lost fragment loses all of it;
+    on loopback, where nothing is fragmented, larger datagrams save system calls."""
 
     packet_units_max: int = 512
     """Most messages in one packet. Bounds what a decoder allocates for the headers of a tiny datagram."""
@@ -30,40 +31,40 @@ class TransportConfig:
     machine sooner and costs each of the n members n datagrams per period."""
 
     ack_after_fraction: float = 0.25
-    """An acknowledgement nobody waits for is sent when this part of one member's share of the window is
-    unacknowledged by me. Smaller keeps the window emptier; larger leaves more to ride on data."""
+    """An acknowledgement that no member waits for is sent when this part of one member's share of the window is
+    unacknowledged by this machine. Smaller keeps the window emptier; larger lets more of them travel with data."""
 
     ack_with_mark_ms: float = 5.0
     """How long the acknowledgement of an agreed message may wait for a mark that the layer above has announced:
-    one datagram then says both. Longer than a sync takes saves a datagram per message and member; shorter lets
-    messages be ordered before they are on everybody's disk."""
+    one datagram then carries both. Longer than a sync takes saves a datagram per message and member; shorter lets
+    messages be ordered before they are on every member's disk."""
 
     nack_delay_ms: float = 1.0
-    """How long a gap may be mere reordering before it is asked for. Shorter repairs sooner; longer sends
-    fewer needless requests. It is the least: where requests turn out needless it doubles, up to
-    `nack_delay_ms_max`. Spread by a random factor of 1 to 2, so that one request serves many."""
+    """How long a gap is taken for mere reordering before it is requested. Shorter repairs sooner; longer sends
+    fewer needless requests. This is the minimum: where requests turn out to be needless it doubles, up to
+    `nack_delay_ms_max`. It is spread by a random factor of 1 to 2, so that one request serves many machines."""
 
     nack_delay_ms_max: float = 20.0
-    """Most that reordering may delay a request."""
+    """The most that `nack_delay_ms` may grow to."""
 
     nack_retry_ms: float = 6.0
-    """First repetition of an unanswered request, at the least; it is not repeated before an answer could have
-    come, by the measured round trip. Doubles up to `nack_retry_ms_max`."""
+    """The least time before an unanswered request is repeated; it is not repeated before an answer could have
+    come, by the measured round trip. Doubles with every repetition, up to `nack_retry_ms_max`."""
 
     nack_retry_ms_max: float = 100.0
-    """Longest time between repetitions, but for a random half of it: bounds both the storm at a dead sender and
-    the repair of bad luck."""
+    """Longest time between repetitions, to which a random part of up to half of it is added. Longer sends fewer
+    requests to a dead sender; shorter repairs what is lost again and again sooner."""
 
     nack_ranges_max: int = 64
-    """Most runs asked for at a time, in as many frames as that takes. The rest waits until these arrive."""
+    """Most ranges of units requested at a time, in as many frames as needed. The rest waits until these arrive."""
 
     answer_delay_ms: float = 2.0
-    """Holders other than the sender answer a repeated request after 1 to 3 times this (or half a round trip,
-    if that is longer), unless they hear an answer. Longer means fewer double answers; shorter repairs sooner
-    when the sender is gone."""
+    """Machines other than the sender that hold a packet answer a repeated request after 1 to 3 times this (or half
+    a round trip, if that is longer), unless they hear an answer. Longer means fewer double answers; shorter
+    repairs sooner when the sender is gone."""
 
     answer_hold_ms: float = 3.0
-    """A packet retransmitted (by anyone) is not retransmitted again within this time. Must be below
+    """A packet that any machine has retransmitted is not retransmitted again within this time. Must be below
     `nack_retry_ms`, or a repeated request would be ignored."""
 
     answers_max: int = 4_096
@@ -74,11 +75,11 @@ class TransportConfig:
 
     solicit_after_ms: float = 4.0
     """A machine whose ordered messages or window wait this long (and longer than the measured round trip) for
-    somebody's acknowledgement asks for it; doubles up to the heartbeat. Shorter repairs a lost acknowledgement
+    a member's acknowledgement asks for it; doubles up to the heartbeat. Shorter repairs a lost acknowledgement
     sooner."""
 
     window_messages_max: int = 8_192
-    """The network sliding window: most units not yet acknowledged by everyone, from everyone."""
+    """The network sliding window: most units, of all members together, that not every member has acknowledged."""
 
     window_bytes_max: int = 1_048_576
     """The same in bytes, each packet counted with `packet_overhead_bytes`. What may be in flight must fit the
@@ -86,9 +87,9 @@ class TransportConfig:
     one sender while something before it is missing: no sender may have more in flight."""
 
     buffer_windows_max: int = 4
-    """When this many windows are here and not known to be stable, no more is taken into the DAG (and so
-    nothing more acknowledged) until some are. It bounds memory when a machine hears data from one member but
-    no acknowledgements from another; less than 2 would throttle healthy members that merely learn late."""
+    """When packets that would fill this many windows are in the DAG and not known to be stable, no more enter it
+    (and so no more are acknowledged) until some are. It bounds memory when a machine hears data from one member
+    but no acknowledgements from another; less than 2 would throttle healthy members that merely learn late."""
 
     packet_overhead_bytes: int = 1_024
     """What a datagram costs in a kernel's receive buffer besides its bytes."""
@@ -101,14 +102,15 @@ class TransportConfig:
     """Pause between packets of one sender when the window is all but full."""
 
     stuck_after_ms: float = 1_000.0
-    """A blocked window that has not moved for this long is reported to membership, naming who holds it."""
+    """A blocked window that has not moved for this long is reported to membership, with the members at fault."""
 
     undelivered_bytes_max: int = 64 * 1_048_576
-    """Ordered messages here that wait for some member to be heard, each with `packet_overhead_bytes`. When
-    there are more, nobody sends, and we take in only what they wait for. Larger rides out longer silences."""
+    """Most bytes of ordered messages that wait here until some member is heard, each with `packet_overhead_bytes`.
+    With more, this machine sends nothing and acknowledges only what it delivers and the next message to be
+    delivered, which stops the other members too. Larger bridges longer silences."""
 
     queue_messages_max: int = 16_384
-    """Messages accepted from above and not yet sent. Full means backpressure, never a drop."""
+    """Most messages accepted from the layer above and not yet sent. When full: backpressure, never a drop."""
 
     queue_bytes_max: int = 8 * 1_048_576
     """The same in bytes."""
@@ -121,8 +123,8 @@ class TransportConfig:
     """A sequence further ahead of what we have than this is a peer's error: no member's window is that large."""
 
     journal_messages: bool = False
-    """Journal every packet sent, received, stable and every delivery, not only what is out of the ordinary.
-    Costs a line of JSON each."""
+    """Whether every packet that is sent, received or stable and every delivery is journaled, not only what is
+    unusual. Costs a line of JSON each."""
 
     def __post_init__(self) -> None:
         if not 256 <= self.datagram_bytes_max <= 65_000:
@@ -142,3 +144,12 @@ class TransportConfig:
             raise ValueError("window_bytes_max must hold at least one datagram")
         if self.message_bytes_max > self.queue_bytes_max:
             raise ValueError("queue_bytes_max must hold at least one message of message_bytes_max")
+
+    def with_window_for(self, receive_buffer_bytes: int) -> TransportConfig:
+        """Returns this configuration with a window that fits the receive buffer that the kernel granted.
+
+        The kernel counts a datagram with its own overhead, up to about as much again, hence the half.
+        """
+        smallest = self.datagram_bytes_max + self.packet_overhead_bytes
+        window_bytes_max = max(min(self.window_bytes_max, receive_buffer_bytes // 2), smallest)
+        return replace(self, window_bytes_max=window_bytes_max)

@@ -1,4 +1,4 @@
-"""The causal DAG of Lansis (section 3.1): which packets are here, who has acknowledged what, what is missing.
+"""The causal DAG of Lansis (section 3.1): which packets are here, what members have acknowledged, what is missing.
 
 A packet enters the DAG when its sender's previous packet and everything it acknowledges are in it; until then
 it is *pending*. Being in the DAG is therefore the same as being causally deliverable, and the DAG needs no arcs:
@@ -24,7 +24,7 @@ from transport.config import TransportConfig
 from transport.messages import Acks, Machine, Packet, Ranges
 
 
-class Stream:
+class PacketStream:
     """What is known of the units of one machine, and what that machine is known to have."""
 
     __slots__ = (
@@ -40,18 +40,18 @@ class Stream:
         self.received_through = base
         """All units up to this one are in the DAG or pending."""
         self.known_through = base
-        """The highest unit anybody has mentioned."""
+        """The highest unit that any member has mentioned."""
         self.required_through: int | None = None
-        """If the machine is suspected: the last unit that somebody who is not has in its DAG."""
+        """If the machine is suspected: its last unit that a member that is not suspected has in its DAG."""
         self.heard_clock = 0
         """Every unit that is not in the DAG has a higher clock than this."""
         self.pending: dict[int, Packet] = {}
-        """By first sequence: received, but something before it is missing."""
+        """Packets that have been received and cannot enter the DAG yet, by first sequence."""
         self.pending_sequences: list[int] = []
         """The keys of `pending`, in order."""
         self.pending_bytes = 0
         self.buffer: deque[Packet] = deque()
-        """In the DAG and not stable, in order."""
+        """Packets that are in the DAG and not known to be stable, in order."""
         self.buffered_messages = 0
         self.buffered_bytes = 0
         self.acks: dict[Machine, int] = {}
@@ -61,10 +61,11 @@ class Stream:
         self.promised_clock = 0
 
     def has(self, packet: Packet) -> bool:
+        """Returns whether the packet is in the DAG or pending."""
         return packet.last_sequence <= self.inserted_through or packet.sequence in self.pending
 
     def fits_between(self, packet: Packet) -> bool:
-        """Whether a packet we do not have continues what we have: no unit twice, no clock out of order."""
+        """Returns whether a packet that we do not have fits what we have: no unit twice, no clock out of order."""
         if packet.sequence <= self.inserted_through or packet.clock <= self.heard_clock:
             return False
         place = bisect_left(self.pending_sequences, packet.sequence)
@@ -79,11 +80,11 @@ class Stream:
         return True
 
     def first_missing(self) -> int | None:
-        """The lowest unit known to exist and not received."""
+        """Returns the lowest unit that is known to exist and has not been received."""
         return self.received_through + 1 if self.known_through > self.received_through else None
 
     def missing(self, ranges_max: int, after: int, through: int) -> Ranges:
-        """The runs not received between these sequences, lowest first."""
+        """Returns the ranges of units that are missing after `after` and up to `through`, lowest first."""
         ranges: list[tuple[int, int]] = []
         expected = max(self.received_through, after) + 1
         place = bisect_left(self.pending_sequences, expected)
@@ -111,7 +112,7 @@ class Stream:
         self.pending_bytes -= cost_bytes
 
     def held(self, ranges: Ranges) -> list[Packet]:
-        """Packets we could retransmit for a request of these units, lowest first."""
+        """Returns the packets that we can retransmit to answer a request for these units, lowest first."""
         held: list[Packet] = []
         wanted = iter(ranges)
         first, last = next(wanted, (0, 0))
@@ -128,13 +129,13 @@ class Stream:
 class CausalDag:
     """One machine's DAG over the members of one view.
 
-    Bytes are counted with what a packet costs besides its payloads. When the buffers are full, packets of other
+    Counts of bytes include what a packet costs besides its payloads. When the buffers are full, packets of other
     machines stay pending, and so unacknowledged, until some are stable. The buffers hold several times what all
-    members may have in flight together, so they fill only with what is stable and not known here to be.
+    members may have in flight together, so they fill only with what is stable but not known here to be.
 
-    While the view is ending, members may be *suspected*: of what they sent, only what some other member has in
-    its DAG may still enter ours. The buffers then take whatever comes, for the dead acknowledge nothing, and
-    nobody sends more.
+    While the view is ending, members may be *suspected*: of what they sent, only what some other member has in its
+    DAG may still enter ours. The buffers then take whatever comes: members that are gone acknowledge nothing, and
+    no member sends more.
     """
 
     def __init__(
@@ -146,7 +147,7 @@ class CausalDag:
     ) -> None:
         self.me = me
         base = base or {}
-        self.streams = {machine: Stream(machine, base.get(machine, 0)) for machine in members}
+        self.streams = {machine: PacketStream(machine, base.get(machine, 0)) for machine in members}
         self.own = self.streams[me]
         self._others = [stream for machine, stream in self.streams.items() if machine != me]
         self._overhead_bytes = config.packet_overhead_bytes
@@ -159,17 +160,21 @@ class CausalDag:
         self.is_ending = False
         # Dictionaries serve as sets that keep their order: iteration must not depend on hash seeds.
         self._waiting: dict[Machine, None] = {}
-        self._restless: dict[Machine, None] = {}
-        self._heard: dict[Machine, Stream] = {}
+        """The machines that have pending packets."""
+        self._maybe_stable: dict[Machine, None] = {}
+        """The machines of whose packets more may have become stable."""
+        self._heard: dict[Machine, PacketStream] = {}
+        """The streams that have been heard further."""
         self._incomplete: dict[Machine, None] = {}
+        """The machines of whose units some that exist are not in the DAG."""
         self._suspects: dict[Machine, None] = {}
 
     def cost_bytes(self, packet: Packet) -> int:
-        """What a packet takes up in our buffers and in a kernel's."""
+        """Returns what a packet takes up in our buffers and in a kernel's."""
         return packet.payload_bytes + self._overhead_bytes
 
     def store(self, packet: Packet) -> list[Packet]:
-        """Takes in a new packet; returns those that thereby entered the DAG, in causal order."""
+        """Stores a new packet; returns the packets that thereby entered the DAG, in causal order."""
         stream = self.streams[packet.sender]
         self._mention(stream, packet.last_sequence)
         if packet.sender not in self._suspects:
@@ -203,18 +208,18 @@ class CausalDag:
         return inserted
 
     def acknowledge(self, machine: Machine, acks: Acks) -> None:
-        """The machine has all this, whether or not its own packets that say so have reached us."""
+        """Notes that the machine has all this, whether or not its own packets that say so have reached us."""
         known = self.streams[machine].acks
         is_suspect = machine in self._suspects
         for acknowledged, sequence in acks:
             if sequence > known.get(acknowledged, 0):
                 known[acknowledged] = sequence
-                self._restless[acknowledged] = None
+                self._maybe_stable[acknowledged] = None
                 if not is_suspect:
                     self._require(self.streams[acknowledged], sequence)
 
     def promise(self, machine: Machine, sequence: int, clock: int) -> None:
-        """The machine said that what it sends after `sequence` has a clock above `clock`."""
+        """Notes that everything the machine sends after `sequence` will have a clock above `clock`."""
         stream = self.streams[machine]
         self._mention(stream, sequence)
         if sequence > stream.inserted_through:
@@ -225,9 +230,9 @@ class CausalDag:
             self._heard[machine] = stream
 
     def take_stable(self) -> list[Packet]:
-        """Removes from the buffers, and returns, what everyone is now known to have."""
+        """Removes from the buffers, and returns, the packets that every member is now known to have."""
         stable: list[Packet] = []
-        for machine in self._restless:
+        for machine in self._maybe_stable:
             stream = self.streams[machine]
             through = stream.inserted_through
             for other in self._others:
@@ -239,11 +244,11 @@ class CausalDag:
                 packet = buffer.popleft()
                 stable.append(packet)
                 self._count(stream, packet, -1)
-        self._restless.clear()
+        self._maybe_stable.clear()
         return stable
 
-    def take_heard(self) -> list[Stream]:
-        """The streams that have been heard further since the last call."""
+    def take_heard(self) -> list[PacketStream]:
+        """Returns the streams that have been heard further since the last call."""
         heard = list(self._heard.values())
         self._heard.clear()
         return heard
@@ -251,16 +256,16 @@ class CausalDag:
     def has_gaps(self) -> bool:
         return bool(self._incomplete)
 
-    def incomplete(self) -> list[Stream]:
-        """Streams of which something that exists is not in the DAG."""
+    def incomplete(self) -> list[PacketStream]:
+        """Returns the streams of which something that exists is not in the DAG."""
         return [self.streams[machine] for machine in self._incomplete]
 
     def oldest_unstable(self) -> dict[Machine, int]:
-        """The first sequence of each stream's first buffered packet."""
+        """Returns the first sequence of each stream's first buffered packet."""
         return {machine: stream.buffer[0].sequence for machine, stream in self.streams.items() if stream.buffer}
 
     def laggards(self, machines: Iterable[Machine]) -> list[Machine]:
-        """The members whose acknowledgements keep these machines' first buffered packets from being stable."""
+        """Returns the members whose acknowledgements these machines' first buffered packets lack to be stable."""
         lagging: dict[Machine, None] = {}
         for machine in machines:
             stream = self.streams[machine]
@@ -274,17 +279,18 @@ class CausalDag:
     # The end of the view
 
     def inserted(self) -> Acks:
-        """What is in the DAG."""
+        """Returns what is in the DAG: of each machine, everything up to a sequence."""
         return tuple((machine, stream.inserted_through) for machine, stream in self.streams.items())
 
     def has(self, cover: Acks) -> bool:
-        """Whether all this is in the DAG."""
+        """Returns whether all this is in the DAG."""
         streams = self.streams
         return all(m in streams and streams[m].inserted_through >= sequence for m, sequence in cover)
 
     def suspect(self, machines: Iterable[Machine]) -> None:
-        """From now on only what others have of these machines' units may enter. What was required before must be
-        required again: those who had it may be among the suspects now, or outside the view and suspected there."""
+        """Lets only those units of these machines enter, from now on, that other members have. What was required
+        before must be required again: the machines that had it may be among the suspects now, or outside the view
+        and suspected there."""
         self._suspects.update((machine, None) for machine in machines if machine in self.streams)
         if not self._suspects:
             return
@@ -304,15 +310,16 @@ class CausalDag:
                 self._incomplete.pop(machine, None)
 
     def require(self, cover: Acks) -> None:
-        """Somebody who is not suspected has all this in its DAG: so must we."""
+        """Notes that a machine that is not suspected has all this in its DAG: it must enter ours, too."""
         for machine, sequence in cover:
             if machine in self.streams:
                 self._require(self.streams[machine], sequence)
 
     def is_full(self) -> bool:
+        """Returns whether the buffers take no more packets of other machines."""
         return self.buffered_messages >= self._messages_max or self.buffered_bytes >= self._bytes_max
 
-    def _require(self, stream: Stream, sequence: int) -> None:
+    def _require(self, stream: PacketStream, sequence: int) -> None:
         if stream.required_through is not None and sequence > stream.required_through:
             stream.required_through = sequence
             if sequence > stream.inserted_through:
@@ -321,14 +328,14 @@ class CausalDag:
         else:
             self._mention(stream, sequence)
 
-    def _mention(self, stream: Stream, sequence: int) -> None:
-        """The unit exists. Of a suspect's units those that nobody requires are as good as never sent."""
+    def _mention(self, stream: PacketStream, sequence: int) -> None:
+        """Notes that the unit exists. Units of a suspect that are not required count as never sent."""
         if sequence > stream.known_through and stream.required_through is None:
             stream.known_through = sequence
             if sequence > stream.inserted_through:
                 self._incomplete[stream.machine] = None
 
-    def _may_enter(self, stream: Stream, packet: Packet) -> bool:
+    def _may_enter(self, stream: PacketStream, packet: Packet) -> bool:
         if packet.sequence != stream.inserted_through + 1:
             return False
         if stream.required_through is not None and packet.last_sequence > stream.required_through:
@@ -341,7 +348,7 @@ class CausalDag:
                 return False
         return True
 
-    def _insert(self, stream: Stream, packet: Packet) -> None:
+    def _insert(self, stream: PacketStream, packet: Packet) -> None:
         stream.inserted_through = packet.last_sequence
         stream.received_through = max(stream.received_through, packet.last_sequence)
         heard_clock = packet.last_clock
@@ -354,11 +361,11 @@ class CausalDag:
             self._incomplete.pop(stream.machine, None)
         stream.buffer.append(packet)
         self._count(stream, packet, 1)
-        self._restless[stream.machine] = None
+        self._maybe_stable[stream.machine] = None
         if packet.acks:
             self.acknowledge(stream.machine, packet.acks)
 
-    def _count(self, stream: Stream, packet: Packet, sign: int) -> None:
+    def _count(self, stream: PacketStream, packet: Packet, sign: int) -> None:
         messages = sign * len(packet.payloads)
         cost = sign * self.cost_bytes(packet)
         stream.buffered_messages += messages

@@ -4,7 +4,7 @@
   fragmented waits until its fragments are in the DAG.)
 - **causal**: when everything in its causal past has been delivered, messages of the ordered services included:
   an effect is not delivered before its cause, whichever of these three services the cause used. (A basic
-  message that somebody acted on before it was causally deliverable is the exception: nobody acknowledges it
+  message that a member acted on before it was causally deliverable is the exception: it is not acknowledged
   before then.)
 - **agreed**: when the order criterion has decided its place.
 - **safe**: like agreed, and every member has acknowledged it.
@@ -29,7 +29,7 @@ from transport.ordering import OrderCriterion
 
 
 class _Held(NamedTuple):
-    """Causal messages that wait for ordered ones of their past. `order` is that in which they entered the DAG."""
+    """Causal messages that wait for ordered ones of their past. `order` numbers them as they entered the DAG."""
 
     order: int
     past: dict[Machine, int]
@@ -45,27 +45,28 @@ class Delivery:
         self._overhead_bytes = config.packet_overhead_bytes
         self._reassembly = {machine: Reassembly(config.message_bytes_max) for machine in dag.streams}
         self._ordered: deque[Message] = deque()
-        """Their place is known; the first is a safe message that is not stable yet."""
+        """Messages whose place is known. They wait because the first is a safe message that is not stable yet."""
         self._past: dict[Machine, dict[Machine, int]] = {machine: {} for machine in dag.streams}
-        """The causal past of the last packet of each sender that we were told of."""
+        """The causal past of each sender's last packet in the DAG."""
         self._undelivered: dict[Machine, deque[int]] = {machine: deque() for machine in dag.streams}
         """Sequences of ordered messages in the DAG that have not been delivered."""
         self._held: dict[tuple[Machine, int], list[_Held]] = {}
-        """By one undelivered ordered message of their past."""
+        """Causal messages that wait, each by one undelivered ordered message of its past."""
         self._held_count = 0
         self.delivered_count = 0
-        """Ordered messages that have been delivered."""
+        """How many ordered messages have been delivered."""
         self.undelivered_count = 0
         self.undelivered_bytes = 0
 
     def arrived(self, packet: Packet) -> list[Message]:
-        """A packet is here, perhaps before its predecessors: what can be delivered regardless."""
+        """Returns what can be delivered of a packet that has arrived, whether or not its predecessors have."""
         if packet.service is Service.BASIC and packet.fragment is None:
             return _messages(packet)
         return []
 
     def inserted(self, packet: Packet) -> tuple[list[Message], list[Message]]:
-        """A packet entered the DAG: the messages to deliver now, and those whose place is still open."""
+        """Takes a packet that entered the DAG; returns the messages to deliver now, and those yet to be
+        ordered."""
         self._past[packet.sender].update(packet.acks)
         if packet.fragment is not None:
             messages = self._reassembly[packet.sender].add(packet, packet.fragment)
@@ -85,7 +86,7 @@ class Delivery:
         return [], messages
 
     def settle(self) -> list[Message]:
-        """What can be delivered with what is now known of everybody's clocks and acknowledgements."""
+        """Returns what can be delivered, given what is now known of all members' clocks and acknowledgements."""
         for stream in self._dag.take_heard():
             self._criterion.heard(stream.machine, stream.heard_clock)
         if not self.undelivered_count:
@@ -94,7 +95,7 @@ class Delivery:
         return self._deliver_ordered(is_final=False)
 
     def close(self) -> list[Message]:
-        """The view is over and what is in the DAG is all there is: the rest, in order."""
+        """Returns everything that is left, in order: the view is over, and nothing more will enter the DAG."""
         self._ordered.extend(self._criterion.drain())
         return self._deliver_ordered(is_final=True)
 
@@ -121,11 +122,11 @@ class Delivery:
         return delivered
 
     def first_undelivered(self) -> Message | None:
-        """The next ordered message, as far as is known."""
+        """Returns the ordered message to be delivered next, as far as is known."""
         return self._ordered[0] if self._ordered else self._criterion.first()
 
     def awaited(self) -> list[Machine]:
-        """Whose silence holds up the next ordered message."""
+        """Returns the members whose silence holds up the next ordered message."""
         if self._ordered:
             message = self._ordered[0]
             return [
@@ -150,8 +151,8 @@ class Delivery:
         return self._release([_Held(self._held_count, past, messages)])
 
     def _release(self, candidates: list[_Held]) -> list[Message]:
-        """Those whose past has been delivered. The others wait for another message of theirs. In the order in
-        which they entered the DAG, for one may be in another's past."""
+        """Returns the messages whose past has been delivered, in the order in which they entered the DAG, because
+        one may be in another's past. The others wait for another message of their past."""
         released: list[Message] = []
         for held in sorted(candidates, key=itemgetter(0)):
             blocker = self._blocker(held.past)
@@ -162,6 +163,7 @@ class Delivery:
         return released
 
     def _blocker(self, past: dict[Machine, int]) -> tuple[Machine, int] | None:
+        """Returns an ordered message of this past that has not been delivered."""
         for machine, undelivered in self._undelivered.items():
             if undelivered and undelivered[0] <= past.get(machine, 0):
                 return machine, undelivered[0]
@@ -169,7 +171,7 @@ class Delivery:
 
 
 class Reassembly:
-    """Puts the fragments of one sender's messages together; they come in order, for the DAG is in order.
+    """Puts the fragments of one sender's messages together; they come in order, because the DAG is in order.
 
     A part that does not continue what is here, or makes it too large, is a peer's error: the message is dropped,
     and every member drops the same.
@@ -181,6 +183,7 @@ class Reassembly:
         self._bytes = 0
 
     def add(self, packet: Packet, fragment: Fragment) -> list[Message]:
+        """Returns the message that this fragment completes, if it does."""
         if fragment.part == 0:
             self._clear()
         if fragment.part != len(self._parts) or self._bytes + packet.payload_bytes > self._bytes_max:
@@ -200,7 +203,7 @@ class Reassembly:
 
 
 _make_message = partial(tuple.__new__, Message)
-"""`Message` without a call of a Python function: it is made once for every message and member."""
+"""Makes a `Message` without calling a Python function, because it is called for every message at every member."""
 
 
 def _messages(packet: Packet) -> list[Message]:

@@ -9,8 +9,8 @@ from typing import TypeAlias
 from transport.messages import Datagram, Machine, Message
 
 
-class Event(StrEnum):
-    """What the journal can say of the transport."""
+class TransportEvent(StrEnum):
+    """The events of the transport that are journaled."""
 
     SENT = "sent"
     RECEIVED = "received"
@@ -59,7 +59,7 @@ class Broadcast:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """Ordered messages that are causally deliverable: they may be logged, their place is not known yet."""
+    """Ordered messages that are causally deliverable: they may be logged, but their place is not known yet."""
 
     messages: tuple[Message, ...]
 
@@ -70,20 +70,20 @@ class Delivered:
 
     messages: tuple[Message, ...]
     is_closing: bool = False
-    """Whether the end of the view settled them: their order is that of the survivors, and others, who are not,
-    may have had messages between them."""
+    """Whether the end of the view settled them: their order is then that of the survivors, and members that are
+    not among these may have had messages between them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backpressure:
-    """The queue of messages to send has become full, or has room again."""
+    """The queue of messages to send has become full, or is well below full again."""
 
     full: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """A member's layer above has got so far with each member's messages, in the members' order."""
+    """A member's layer above has processed each member's messages up to these sequences, in the members' order."""
 
     machine: Machine
     marks: tuple[int, ...]
@@ -98,7 +98,7 @@ class WindowStuck:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """One line of the journal, of whichever layer; whoever executes it adds its own times."""
+    """One line of the journal, of any layer; the driver that executes it adds the times."""
 
     event: StrEnum
     id: str = ""
@@ -106,4 +106,4 @@ class Journal:
     details: dict[str, object] = field(default_factory=dict)
 
 
-Effect: TypeAlias = Broadcast | Received | Delivered | Marked | Backpressure | WindowStuck | Journal
+TransportEffect: TypeAlias = Broadcast | Received | Delivered | Marked | Backpressure | WindowStuck | Journal

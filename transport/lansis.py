@@ -2,7 +2,7 @@
 
 Inputs are `multicast`, `receive` and `tick`; each returns effects for the driver to execute in order.
 `next_deadline` says when `tick` is wanted: at once after an input that changed something, so that a driver that
-drains its socket before it ticks acknowledges, orders and delivers a whole burst in one go.
+drains its socket before it ticks acknowledges, orders and delivers a whole burst as one batch.
 
 Where this differs from the paper:
 
@@ -16,7 +16,7 @@ Where this differs from the paper:
 
 One Lansis serves one view, and drops frames of other machines and other views. Membership ends it (`hold`,
 `suspect`, `require`, `close`) and starts the next, which goes on with its clock, sequences and queue. A closed
-one still answers requests of members that are not as far.
+one still answers requests of members that lack some of its packets.
 """
 
 from __future__ import annotations
@@ -25,32 +25,30 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from random import Random
 
-from transport import codec
+from transport import journal_lines
 from transport.admission import Admission
 from transport.config import TransportConfig
 from transport.dag import CausalDag
+from transport.deadlines import AT_ONCE, Milliseconds
 from transport.delivery import Delivery
 from transport.effects import (
     Backpressure,
     Broadcast,
     Delivered,
-    Effect,
-    Event,
     Journal,
     Marked,
     Reason,
     Received,
+    TransportEffect,
     WindowStuck,
 )
 from transport.flow import FlowControl
 from transport.messages import (
-    ORDERED,
     Acks,
     Datagram,
     Frame,
     Machine,
     Message,
-    Milliseconds,
     Nack,
     Packet,
     Retransmission,
@@ -60,13 +58,11 @@ from transport.messages import (
     ViewId,
 )
 from transport.ordering import LamportOrder
-from transport.packing import SendQueue, into_datagrams
-from transport.recovery import Answers, Requests
-from transport.roundtrip import RoundTrip
+from transport.outgoing_acks import OwedAcks, OwnAcks
+from transport.packing import SendQueue, check_members, into_datagrams
+from transport.repair import Answers, Requests
+from transport.roundtrip import RoundTrip, RoundTripMeter
 from transport.waits import BreakWatch, Solicitation
-
-_UNIT_ROOM_BYTES_MIN = 128
-_AT_ONCE = float("-inf")
 
 
 class QueueFull(Exception):
@@ -74,16 +70,16 @@ class QueueFull(Exception):
 
 
 class MessageTooLarge(Exception):
-    """The message exceeds `message_bytes_max`: split it above, or raise the bound on every member."""
+    """The message exceeds `message_bytes_max`: split it in the layer above, or raise the bound on every member."""
 
 
 class ViewOver(Exception):
-    """The message was for a view that is ending or over. Say what is to be said in the next one."""
+    """The message was bound to a view that is ending or over, and is not sent. Send one for the next view."""
 
 
 class Lansis:
-    """One machine's transport in one view. `base` is the last unit of each member before it; `predecessor` the
-    machine's transport in the view before, closed."""
+    """One machine's transport in one view. `base` is the last unit of each member before the view; `predecessor`
+    is the machine's transport of the previous view, closed."""
 
     def __init__(
         self,
@@ -106,10 +102,7 @@ class Lansis:
         self._dag = CausalDag(me, view.members, config, base)
         self._delivery = Delivery(self._dag, LamportOrder(view.members), config)
         self._round_trip = RoundTrip(ceiling_ms=config.heartbeat_ms)
-        self._timed: tuple[int, Milliseconds] | None = None
-        """One of our ordered packets in flight and when it left: its acknowledgement measures the network."""
-        self._waiting_since: Milliseconds | None = None
-        """Since when ordered messages wait here: the end of that measures it too, for those who only listen."""
+        self._meter = RoundTripMeter(self._round_trip)
         self._admission = Admission(self._dag, config)
         self._requests = Requests(self._dag, config, random, self._round_trip)
         self._answers = Answers(self._dag, config, random, self._round_trip)
@@ -117,46 +110,34 @@ class Lansis:
         self._queue = SendQueue(me, view.id, config)
         self._queue_full = False
         self._is_held = False
-        self._acked: dict[Machine, int] = dict(base or {})
-        """What our own packets have acknowledged: each acknowledgement travels in a packet once."""
-        self._frozen_acks: dict[Machine, int] | None = None
-        """What our statuses go on acknowledging while too much waits for delivery."""
-        self._status_owed = False
-        """Somebody waits for our acknowledgement, or our share of unacknowledged units has grown large."""
-        self._is_mark_expected = False
-        self._ack_owed = False
-        """Agreed messages wait for our acknowledgement, which may wait for an expected mark to go with."""
-        self._ack_due: Milliseconds | None = None
-        """But not longer than this."""
-        self._unacked_messages = 0
-        self._unacked_bytes = 0
+        self._own_acks = OwnAcks(self._dag, self._delivery, self._flow, config, base)
+        self._owed_acks = OwedAcks(self._dag, self._flow, config)
         self._unsettled = False
-        """Something has arrived that `tick` has not looked at."""
+        """Whether something has arrived that `tick` has not processed."""
         self._marks: tuple[int, ...] = ()
-        self._solicited: tuple[Machine, ...] = ()
         self._heartbeat_at = now + config.heartbeat_ms * random.random()
-        self._solicitation = Solicitation(config, self._round_trip)
+        self._solicitation = Solicitation(self._dag, self._delivery, config, self._round_trip)
         self._break_watch = BreakWatch(self._dag, self._delivery, config)
         self._blocked: Reason | None = None
         self.refused: list[tuple[Service, bytes]] = []
-        """Messages that were for the predecessor's view only, and were not sent in it."""
+        """Messages that were bound to the predecessor's view, and were not sent in it."""
         if predecessor is not None:
-            self._succeed(predecessor)
+            self._take_over(predecessor)
 
-    def _succeed(self, predecessor: Lansis) -> None:
+    def _take_over(self, predecessor: Lansis) -> None:
         self.counters = predecessor.counters
         self.clock = predecessor.clock
         self._round_trip.take_over(predecessor._round_trip)
         self._queue, predecessor._queue = predecessor._queue, self._queue
         self._queue_full = predecessor._queue_full
         self.refused = self._queue.enter_view(self.view.id)
-        self._status_owed = True  # the sooner everybody is heard in this view, the sooner it delivers
+        self._owed_acks.owe_status()  # the sooner every member is heard in this view, the sooner it delivers
 
     # Inputs
 
-    def multicast(self, service: Service, payload: bytes, view: ViewId | None = None) -> list[Effect]:
-        """Accepts a message for sending. It goes out with the next `tick` that the window allows, in whichever
-        view that is; or, if one is given, in that one or not at all."""
+    def multicast(self, service: Service, payload: bytes, view: ViewId | None = None) -> list[TransportEffect]:
+        """Accepts a message for sending. The next `tick` in which the window allows it sends it, in whichever view
+        that is; or, if `view` is given, in that view or not at all."""
         if view is not None and (view != self.view.id or self._is_held):
             raise ViewOver(f"view {view} is over or ending; the message was not sent")
         if len(payload) > self.config.message_bytes_max:
@@ -170,28 +151,27 @@ class Lansis:
         return []
 
     def mark(self, marks: tuple[int, ...]) -> None:
-        """The layer above has got so far with each member's messages, in the members' order: tells the others, at
-        once. What is lost of that, the next status repeats."""
+        """Tells the other members, at once, up to which sequences the layer above has processed each member's
+        messages, in the members' order. If that is lost, the next status repeats it."""
         if len(marks) != len(self.view.members):
             raise ValueError(f"{len(marks)} marks for {len(self.view.members)} members")
         self._marks = marks
-        self._is_mark_expected = False
-        self._status_owed = True
+        self._owed_acks.marked()
 
     def expect_mark(self) -> None:
-        """The layer above will have more to tell in a moment: acknowledgements may wait for that."""
-        self._is_mark_expected = True
+        """Announces that the layer above will soon call `mark`: acknowledgements may wait for that."""
+        self._owed_acks.expect_mark()
 
     def solicit(self, machines: Iterable[Machine]) -> None:
-        """The layer above waits for marks of these members, which may have been lost."""
-        self._solicited = tuple(machines)
-        self._status_owed = True
+        """Asks these members to repeat their marks, which may have been lost: the layer above waits for them."""
+        self._solicitation.request(machines)
+        self._owed_acks.owe_status()
 
-    def receive(self, datagram: Datagram, now: Milliseconds) -> list[Effect]:
-        """Takes in what another machine transmitted."""
-        effects: list[Effect] = []
+    def receive(self, datagram: Datagram, now: Milliseconds) -> list[TransportEffect]:
+        """Takes in a datagram that another machine transmitted."""
+        effects: list[TransportEffect] = []
         sender = datagram.sender
-        if sender == self.me:  # the driver gives us nothing of our own: somebody else goes by our name
+        if sender == self.me:  # drivers filter out our own datagrams: another machine uses our name
             return [self._drop(Reason.MY_OWN_NAME, sender)]
         if sender not in self._dag.streams:
             return [self._drop(Reason.NOT_A_MEMBER, sender)]
@@ -210,9 +190,9 @@ class Lansis:
                 effects.append(self._drop(Reason.UNEXPECTED, sender))
         return effects
 
-    def tick(self, now: Milliseconds) -> list[Effect]:
-        """Does everything whose time has come. What others wait for goes out before we deliver in order."""
-        effects: list[Effect] = []
+    def tick(self, now: Milliseconds) -> list[TransportEffect]:
+        """Does everything that is due. What others wait for is sent before ordered messages are delivered here."""
+        effects: list[TransportEffect] = []
         self._unsettled = False
         progress = self._settle_stability(now, effects)
         frames: list[Frame] = []
@@ -223,27 +203,25 @@ class Lansis:
         datagrams = into_datagrams(self.me, frames, self.config.datagram_bytes_max)
         effects.extend(Broadcast(datagram) for datagram in datagrams)
         if len(self._dag.streams) == 1:
-            progress |= self._settle_stability(now, effects)  # nobody else will ever acknowledge
+            progress |= self._settle_stability(now, effects)  # there is no other member to acknowledge
         self._dag.promise(self.me, self._dag.own.inserted_through, self.clock)
         delivered = self._deliver_in_order(now, effects)
-        self._watch_backlog(delivered)
+        if self._own_acks.watch_backlog(delivered):
+            self._owed_acks.owe_status()
         is_waiting = bool(self._delivery.undelivered_count) or self._blocked is not None
         self._solicitation.watch(is_waiting, progress or bool(delivered), now)
         if suspects := self._break_watch.watch(self._blocked is not None, now):
             effects.append(WindowStuck(suspects))
-            details: dict[str, object] = {"laggards": [str(machine) for machine in suspects]}
-            effects.append(Journal(Event.STUCK, reason=self._blocked or Reason.BACKLOG, details=details))
+            effects.append(journal_lines.stuck(suspects, self._blocked or Reason.BACKLOG))
         return effects
 
     def next_deadline(self) -> Milliseconds:
-        """When `tick` is wanted at the latest; `-inf` for at once."""
-        if self._unsettled or self._status_owed:
-            return _AT_ONCE
-        deadline = self._heartbeat_at
-        if self._ack_owed:
-            if self._ack_due is None:
-                return _AT_ONCE
-            deadline = min(deadline, self._ack_due)
+        """Returns when `tick` must be called at the latest."""
+        if self._unsettled:
+            return AT_ONCE
+        deadline = min(self._heartbeat_at, self._owed_acks.deadline())
+        if deadline == AT_ONCE:
+            return AT_ONCE
         if self._queue and not self._is_held and self._flow.blocked() is None:
             deadline = min(deadline, self._flow.next_send_at)
         for other in (self._solicitation.deadline, self._break_watch.deadline):
@@ -254,7 +232,7 @@ class Lansis:
     # The end of the view
 
     def hold(self) -> None:
-        """Sends no more messages: what waits, waits for the next view."""
+        """Stops sending messages: those in the queue wait for the next view."""
         self._is_held = True
         self._blocked = None
         self._dag.is_ending = True
@@ -264,80 +242,82 @@ class Lansis:
         return self._is_held
 
     def cover(self) -> Acks:
-        """What is in the DAG."""
+        """Returns what is in the DAG: of each member, everything up to a sequence."""
         return self._dag.inserted()
 
     def has(self, cover: Acks) -> bool:
+        """Returns whether all this is in the DAG."""
         return self._dag.has(cover)
 
     def suspect(self, machines: Iterable[Machine]) -> None:
-        """Of what these members sent, only what others have may still be taken in."""
+        """Lets only those units of these members enter the DAG, from now on, that other members have."""
         self._dag.suspect(machines)
 
-    def require(self, cover: Acks, now: Milliseconds) -> list[Effect]:
-        """A member that is not suspected has this in its DAG: takes it in, or asks for it."""
-        effects: list[Effect] = []
+    def require(self, cover: Acks, now: Milliseconds) -> list[TransportEffect]:
+        """Inserts what a machine that is not suspected has in its DAG, or requests what is missing of it."""
+        effects: list[TransportEffect] = []
         self._dag.require(cover)
         self._insert(self._dag.insert_pending(), effects)
         self._requests.look_for_gaps(now)
         return effects
 
-    def close(self) -> list[Effect]:
-        """Everything is here that the survivors have: delivers it, without waiting for anyone."""
-        effects: list[Effect] = []
+    def close(self) -> list[TransportEffect]:
+        """Delivers the rest without waiting for any member: everything that the survivors have is here."""
+        effects: list[TransportEffect] = []
         delivered = self._delivery.settle() + self._delivery.close()
         if delivered:
             self._deliver(delivered, effects, is_closing=True)
         return effects
 
     def answer(self, nack: Nack, now: Milliseconds) -> None:
-        """In a closed view: a slower survivor asks for this."""
+        """In a closed view: schedules the answer to a request of a slower survivor."""
         if nack.machine in self._dag.streams:
             self._answers.on_request(nack, now)
 
     def heard_answer(self, packet: Packet, transmitter: Machine, now: Milliseconds) -> None:
-        """In a closed view: somebody else has answered."""
+        """In a closed view: notes that another machine has answered a request."""
         self._answers.on_retransmission(packet, transmitter, now)
 
-    def answers_due(self, now: Milliseconds) -> list[Effect]:
-        """What `tick` is for an open view."""
-        effects: list[Effect] = []
+    def answers_due(self, now: Milliseconds) -> list[TransportEffect]:
+        """In a closed view, in place of `tick`: sends the answers that are due."""
+        effects: list[TransportEffect] = []
         frames: list[Frame] = []
         self._answer(frames, now, effects)
         effects += map(Broadcast, into_datagrams(self.me, frames, self.config.datagram_bytes_max))
         return effects
 
     def answers_deadline(self) -> Milliseconds:
+        """In a closed view: returns when `answers_due` must be called at the latest."""
         return self._answers.next_deadline()
 
     # What the operator and the checkers look at
 
     def window_bytes(self) -> tuple[int, int]:
-        """The network window, which is the retransmission buffers: all of it, and our part of it."""
+        """Returns the network window, which is what the retransmission buffers hold: all of it, and our part."""
         return self._dag.buffered_bytes, self._dag.own.buffered_bytes
 
     def window_messages(self) -> tuple[int, int]:
-        """The same in units."""
+        """Returns the same in units."""
         return self._dag.buffered_messages, self._dag.own.buffered_messages
 
     def blocked(self) -> Reason | None:
-        """Why what waits to be sent may not be sent."""
+        """Returns why the messages in the queue may not be sent; None if there are none, or they may."""
         return self._blocked
 
     def scheduled_answers(self) -> int:
-        """Retransmissions that wait to be sent."""
+        """Returns how many retransmissions wait to be sent."""
         return len(self._answers)
 
     def received_through(self) -> dict[Machine, int]:
-        """Per member, the last unit up to which everything is here, in the DAG or waiting to enter it."""
+        """Returns, for each member, the last unit up to which all units are here, in the DAG or pending."""
         return {machine: stream.received_through for machine, stream in self._dag.streams.items()}
 
     def pending_bytes(self) -> int:
-        """The most that any one sender's packets take up while they wait for their predecessors."""
+        """Returns the largest number of bytes that any one sender's pending packets take up."""
         return max([stream.pending_bytes for stream in self._dag.streams.values()])
 
     def undelivered_bytes(self) -> int:
-        """Ordered messages whose turn has not come."""
+        """Returns how many bytes the ordered messages take up that are not delivered yet."""
         return self._delivery.undelivered_bytes
 
     def queued_messages(self) -> int:
@@ -346,7 +326,7 @@ class Lansis:
     # Frames
 
     def _on_packet(
-        self, packet: Packet, now: Milliseconds, effects: list[Effect], is_original: bool = True
+        self, packet: Packet, now: Milliseconds, effects: list[TransportEffect], is_original: bool = True
     ) -> None:
         self.counters["packets_received"] += 1
         stream = self._dag.streams.get(packet.sender)
@@ -363,7 +343,7 @@ class Lansis:
         # A Lamport clock rises above everything stored, by whatever route it came.
         self.clock = max(self.clock, packet.last_clock)
         if self.config.journal_messages:
-            effects.append(Journal(Event.RECEIVED, packet.id, details={"clock": packet.clock}))
+            effects.append(journal_lines.received(packet))
         if is_original:
             self._requests.on_original(packet)
         if messages := self._delivery.arrived(packet):
@@ -371,7 +351,7 @@ class Lansis:
         self._insert(self._dag.store(packet), effects)
         self._requests.look_for_gaps(now)
 
-    def _on_status(self, sender: Machine, status: Status, effects: list[Effect]) -> None:
+    def _on_status(self, sender: Machine, status: Status, effects: list[TransportEffect]) -> None:
         stream = self._dag.streams[sender]
         reason = self._admission.status_objection(stream, status, self.clock)
         if status.view != self.view.id:
@@ -385,17 +365,17 @@ class Lansis:
         if status.marks:
             effects.append(Marked(sender, status.marks))
         if self.me in status.solicit:
-            self._status_owed = True
+            self._owed_acks.owe_status()
 
-    def _on_nack(self, sender: Machine, nack: Nack, now: Milliseconds, effects: list[Effect]) -> None:
+    def _on_nack(self, sender: Machine, nack: Nack, now: Milliseconds, effects: list[TransportEffect]) -> None:
         if nack.machine not in self._dag.streams:
             effects.append(self._drop(Reason.NOT_A_MEMBER, sender, str(nack.machine)))
             return
         self._requests.on_request(nack, now)
         self._answers.on_request(nack, now)
 
-    def _insert(self, packets: list[Packet], effects: list[Effect]) -> None:
-        """Packets, ours or others', that have just entered the DAG."""
+    def _insert(self, packets: list[Packet], effects: list[TransportEffect]) -> None:
+        """Hands upward the messages of packets that have just entered the DAG. Others' must be acknowledged."""
         received: list[Message] = []
         for packet in packets:
             deliverable, open_messages = self._delivery.inserted(packet)
@@ -403,39 +383,23 @@ class Lansis:
             if deliverable:
                 self._deliver(deliverable, effects)
             if packet.sender != self.me:
-                self._owe_acknowledgement(packet)
+                self._owed_acks.inserted(packet)
         if received:
             effects.append(Received(tuple(received)))
 
-    def _owe_acknowledgement(self, packet: Packet) -> None:
-        """Ordered messages wait for us to be heard; others only fill the window until we acknowledge."""
-        self._unacked_messages += len(packet.payloads)
-        self._unacked_bytes += self._dag.cost_bytes(packet)
-        fraction = self.config.ack_after_fraction
-        if packet.service is Service.AGREED:
-            self._ack_owed = True
-        if (
-            packet.service is Service.SAFE
-            or self._unacked_messages >= fraction * self._flow.share_messages
-            or self._unacked_bytes >= fraction * self._flow.share_bytes
-        ):
-            self._status_owed = True
-
     # The steps of a tick
 
-    def _settle_stability(self, now: Milliseconds, effects: list[Effect]) -> bool:
+    def _settle_stability(self, now: Milliseconds, effects: list[TransportEffect]) -> bool:
         was_full = self._dag.is_full()
         stable = self._dag.take_stable()
         if self.config.journal_messages:
-            effects.extend(Journal(Event.STABLE, packet.id) for packet in stable)
-        if self._timed is not None and self._dag.own.stable_through >= self._timed[0]:
-            self._round_trip.observe(now - self._timed[1])
-            self._timed = None
+            effects.extend(map(journal_lines.stable, stable))
+        self._meter.stable(self._dag.own.stable_through, now)
         if (was_full and stable) or self._is_held:
             self._insert(self._dag.insert_pending(), effects)
         return bool(stable)
 
-    def _send_queued(self, frames: list[Frame], now: Milliseconds, effects: list[Effect]) -> None:
+    def _send_queued(self, frames: list[Frame], now: Milliseconds, effects: list[TransportEffect]) -> None:
         while self._queue and now >= self._flow.next_send_at:
             if self._flow.blocked() is not None:
                 break
@@ -443,32 +407,20 @@ class Lansis:
             frames.append(packet)
             self.counters["packets_sent"] += 1
             if self.config.journal_messages:
-                details: dict[str, object] = {
-                    "clock": packet.clock,
-                    "service": packet.service.name.lower(),
-                    "acks": [f"{machine}.{sequence}" for machine, sequence in packet.acks],
-                    "bytes": packet.payload_bytes,
-                }
-                effects.append(Journal(Event.SENT, packet.id, details=details))
+                effects.append(journal_lines.sent(packet))
             if messages := self._delivery.arrived(packet):
                 self._deliver(messages, effects)
             self._insert(self._dag.store(packet), effects)
             self._flow.sent(now)
-            self._acknowledged()
-            if self._timed is None and packet.service in ORDERED:
-                self._timed = (packet.last_sequence, now)
+            self._owed_acks.acknowledged()
+            self._meter.sent(packet, now)
         self._note_blocking(effects)
         if self._queue_full and self._queue.has_room():
             self._queue_full = False
             effects.append(Backpressure(full=False))
 
     def _next_packet(self) -> Packet:
-        acks = tuple(
-            (machine, stream.inserted_through)
-            for machine, stream in self._dag.streams.items()
-            if stream is not self._dag.own and stream.inserted_through > self._acked.get(machine, 0)
-        )
-        self._acked.update(acks)
+        acks = self._own_acks.take_new()
         run = self._queue.take_run(acks, self._flow.units_allowed())
         packet = Packet(
             self.me,
@@ -483,134 +435,59 @@ class Lansis:
         self.clock = packet.last_clock
         return packet
 
-    def _note_blocking(self, effects: list[Effect]) -> None:
+    def _note_blocking(self, effects: list[TransportEffect]) -> None:
         blocked = self._flow.blocked() if self._queue else None
         if blocked is self._blocked:
             return
         self._blocked = blocked
         if self.config.journal_messages:
-            event, reason = (Event.BLOCKED, blocked) if blocked else (Event.UNBLOCKED, Reason.WINDOW_OPEN)
-            details: dict[str, object] = {"window_messages": self._dag.buffered_messages}
-            effects.append(Journal(event, reason=reason, details=details))
+            effects.append(journal_lines.blocked(blocked, self._dag.buffered_messages))
 
-    def _recover(self, frames: list[Frame], now: Milliseconds, effects: list[Effect]) -> None:
+    def _recover(self, frames: list[Frame], now: Milliseconds, effects: list[TransportEffect]) -> None:
         self._requests.look_for_gaps(now)
         for nack in self._requests.due(now):
             frames.append(nack)
             self.counters["nacks_sent"] += 1
-            details: dict[str, object] = {"ranges": [list(run) for run in nack.ranges]}
-            reason = Reason.RETRY if nack.is_repeated else Reason.NEW
-            effects.append(Journal(Event.NACKED, str(nack.machine), reason, details))
+            effects.append(journal_lines.nacked(nack))
         self._answer(frames, now, effects)
 
-    def _answer(self, frames: list[Frame], now: Milliseconds, effects: list[Effect]) -> None:
+    def _answer(self, frames: list[Frame], now: Milliseconds, effects: list[TransportEffect]) -> None:
         for packet in self._answers.due(now):
             frames.append(Retransmission(packet))
             if packet.sender == self.me:
-                self._timed = None  # what was lost and repaired says nothing about the network's speed
+                self._meter.retransmitted()
             self.counters["packets_retransmitted"] += 1
-            effects.append(Journal(Event.RETRANSMITTED, packet.id, Reason.REQUESTED))
+            effects.append(journal_lines.retransmitted(packet))
 
     def _acknowledge(self, frames: list[Frame], now: Milliseconds) -> None:
-        """Sends a status if it is owed and nothing else carried the acknowledgements."""
-        is_soliciting = self._solicitation.is_due(now)
-        is_due = self._is_acknowledgement_due(now)
-        if not (self._status_owed or is_due or is_soliciting or now >= self._heartbeat_at):
+        """Sends a status if a solicitation, a heartbeat, or an acknowledgement that no packet has carried is
+        due."""
+        if not (self._owed_acks.is_due(now) or self._solicitation.is_due(now) or now >= self._heartbeat_at):
             return
-        solicit, self._solicited = self._solicited, ()
-        if is_soliciting:
-            solicit = tuple(sorted({*solicit, *self._awaited()}))
-            self._solicitation.sent(now)
-        acks = self._all_acks() if self._frozen_acks is None else tuple(self._frozen_acks.items())
+        solicit = self._solicitation.take(self._blocked is not None, now)
+        acks = self._own_acks.for_status()
         own_sequence = self._dag.own.inserted_through
         window_bytes = self.config.window_bytes_max
         status = Status(self.view.id, self.clock, own_sequence, window_bytes, acks, solicit, self._marks)
         frames.append(status)
         self.counters["statuses_sent"] += 1
         self._heartbeat_at = now + self.config.heartbeat_ms
-        self._acknowledged()
+        self._owed_acks.acknowledged()
 
-    def _is_acknowledgement_due(self, now: Milliseconds) -> bool:
-        if not self._ack_owed:
-            return False
-        if self._ack_due is None:
-            self._ack_due = now + self.config.ack_with_mark_ms if self._is_mark_expected else now
-        return now >= self._ack_due
-
-    def _all_acks(self) -> Acks:
-        return tuple(
-            (machine, stream.inserted_through)
-            for machine, stream in self._dag.streams.items()
-            if stream is not self._dag.own and stream.inserted_through
-        )
-
-    def _acknowledged(self) -> None:
-        self._status_owed = self._ack_owed = False
-        self._ack_due = None
-        self._unacked_messages = 0
-        self._unacked_bytes = 0
-
-    def _deliver_in_order(self, now: Milliseconds, effects: list[Effect]) -> list[Message]:
+    def _deliver_in_order(self, now: Milliseconds, effects: list[TransportEffect]) -> list[Message]:
         delivered = self._delivery.settle()
         if delivered:
             self._deliver(delivered, effects)
-            if self._waiting_since is not None:
-                self._round_trip.observe(now - self._waiting_since)
-        if delivered or self._waiting_since is None:
-            self._waiting_since = now if self._delivery.undelivered_count else None
+        self._meter.delivered(bool(delivered), bool(self._delivery.undelivered_count), now)
         return delivered
 
-    def _watch_backlog(self, delivered: list[Message]) -> None:
-        """Stops acknowledging while too much waits for delivery: that is how the others are stopped too. What we
-        deliver, and the next message, are acknowledged still, or nobody could ever deliver them safely."""
-        is_backlogged = self._delivery.undelivered_bytes >= self.config.undelivered_bytes_max
-        if is_backlogged != self._flow.is_backlogged:
-            self._flow.is_backlogged = is_backlogged
-            self._frozen_acks = dict(self._all_acks()) if is_backlogged else None
-            self._status_owed = True
-        if self._frozen_acks is None:
-            return
-        first = self._delivery.first_undelivered()
-        for message in [*delivered, first] if first is not None else delivered:
-            if message.sender != self.me and self._frozen_acks.get(message.sender, 0) < message.sequence:
-                self._frozen_acks[message.sender] = message.sequence
-                self._status_owed = True
-
-    def _awaited(self) -> list[Machine]:
-        awaited = dict.fromkeys(self._delivery.awaited())
-        if self._blocked is not None:
-            awaited.update(dict.fromkeys(self._dag.laggards(self._dag.streams)))
-        awaited.pop(self.me, None)
-        return list(awaited)
-
-    def _deliver(self, messages: list[Message], effects: list[Effect], is_closing: bool = False) -> None:
+    def _deliver(self, messages: list[Message], effects: list[TransportEffect], is_closing: bool = False) -> None:
         self.counters["messages_delivered"] += len(messages)
         effects.append(Delivered(tuple(messages), is_closing))
         if self.config.journal_messages:
-            for message in messages:
-                details: dict[str, object] = {
-                    "service": message.service.name.lower(),
-                    "timestamp": list(message.timestamp),
-                }
-                effects.append(Journal(Event.DELIVERED, message.id, details=details))
+            effects.extend(map(journal_lines.delivered, messages))
 
     def _drop(self, reason: Reason, sender: Machine, subject: str = "") -> Journal:
-        """A peer's error: counted, journaled, forgotten."""
+        """Counts a peer's error, and returns its line of the journal."""
         self.counters[f"dropped_{reason}"] += 1
-        return Journal(Event.DROPPED, subject, reason, {"sender": str(sender)})
-
-
-def check_members(me: Machine, view: View, config: TransportConfig) -> None:
-    """Raises `ValueError` if there are too many: frames that cannot be fragmented must fit a datagram, however
-    much there is to acknowledge."""
-    if len(view.members) > config.members_max:
-        raise ValueError(f"{len(view.members)} members are more than members_max, {config.members_max}")
-    acks = tuple((machine, 0) for machine in view.members)
-    unit = codec.packet_overhead_bytes(me, view.id, acks) + _UNIT_ROOM_BYTES_MIN
-    status = codec.frame_bytes(Status(view.id, 0, 0, 0, acks, view.members, (0,) * len(view.members)))
-    needed = codec.datagram_overhead_bytes(me) + max(unit, status)
-    if needed > config.datagram_bytes_max:
-        raise ValueError(
-            f"acknowledgements of {len(view.members)} members can take datagrams of {needed} bytes, but "
-            f"datagram_bytes_max is {config.datagram_bytes_max}: raise it or shorten the names"
-        )
+        return journal_lines.dropped(reason, sender, subject)

@@ -6,8 +6,8 @@ a run of consecutive units of one sender that travel, and are lost and retransmi
 of the causal DAG. Units of a packet have consecutive sequences and consecutive Lamport clocks, so a run is
 described by its first sequence, its first clock and its length.
 
-Everything here is checked when it is built, whoever builds it: the codec after decoding what a peer sent, or
-our own code. Encoding is the codec's business alone.
+Everything here is checked when it is built, whether by the codec after decoding what a peer sent or by our own
+code. Only the codec knows the encoding.
 """
 
 from __future__ import annotations
@@ -17,13 +17,10 @@ from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
 NAME_BYTES_MAX = 64
-"""A machine's name on the wire. Names repeat in every acknowledgement, so short ones are worth having."""
+"""The longest name of a machine. Names repeat in every acknowledgement, so short ones save bytes."""
 
 SEQUENCE_MAX = 2**63 - 1
 """Sequences, clocks and incarnations fit a signed 64-bit integer; none is ever reused, so none may wrap."""
-
-Milliseconds: TypeAlias = float
-"""Every `now` and every deadline of a machine: monotonic, with an arbitrary origin."""
 
 
 class Machine(NamedTuple):
@@ -37,8 +34,8 @@ class Machine(NamedTuple):
 
 
 class ViewId(NamedTuple):
-    """Which view: the timestamp of the last membership message that made it, and so unlike that of any other.
-    Every machine's ids ascend. The transport only compares them for equality."""
+    """The identity of a view: the timestamp of the last membership message that made it, and so unique. The ids of
+    one machine's views ascend. The transport only compares them for equality."""
 
     clock: int
     name: str
@@ -49,7 +46,7 @@ class ViewId(NamedTuple):
 
 
 Acks: TypeAlias = tuple[tuple[Machine, int], ...]
-"""`(machine, sequence)`: everything of that machine up to and including that sequence is in my DAG."""
+"""`(machine, sequence)`: everything of that machine up to and including that sequence is in the sender's DAG."""
 
 
 class Service(IntEnum):
@@ -94,8 +91,8 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The machines that currently send to each other, in order of name. `transitional` are those of them that
-    come from the same view as I do: with them I have delivered the same messages in it."""
+    """The machines that currently send to each other, in order of name. `transitional` are those of them that come
+    from the same view as this machine, and so have delivered the same messages in it."""
 
     id: ViewId
     members: tuple[Machine, ...]
@@ -113,8 +110,8 @@ class View:
 
 
 class Fragment(NamedTuple):
-    """Which part of a message a packet's single unit is. How many there will be nobody needs to know: each
-    takes what its packet's acknowledgements leave of a datagram."""
+    """Which part of a message a packet's single unit is. How many parts there will be is not said: each takes what
+    its packet's acknowledgements leave of a datagram, and no receiver needs to know."""
 
     part: int
     is_last: bool
@@ -122,8 +119,8 @@ class Fragment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """A run of units of one sender: a node of the causal DAG. Never changed, and never packed anew when it is
-    retransmitted, by whichever holder."""
+    """A run of units of one sender: a node of the causal DAG. It is never changed, and not packed anew when any
+    machine that holds it retransmits it."""
 
     sender: Machine
     view: ViewId
@@ -161,12 +158,12 @@ class Packet:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """An acknowledgement with nothing to ride on; also the heartbeat. It is not part of the DAG and not
-    retransmitted, therefore complete: all of its sender's acknowledgements, not only the new ones.
+    """Acknowledgements without data to carry them; also the heartbeat. It is not part of the DAG and not
+    retransmitted, and therefore complete: it has all of its sender's acknowledgements, not only the new ones.
 
-    It promises that every message of its sender after `sequence` has a clock above `clock`. `window_bytes` is
-    what the sender's receive buffer bears. `solicit` names machines whose acknowledgement the sender waits for
-    and may have lost.
+    It promises that every message of its sender after `sequence` has a clock above `clock`. `window_bytes` is the
+    window that the sender's receive buffer can hold. `solicit` names machines whose acknowledgement the sender
+    waits for, because it may have been lost.
     """
 
     view: ViewId
@@ -176,9 +173,8 @@ class Status:
     acks: Acks
     solicit: tuple[Machine, ...] = ()
     marks: tuple[int, ...] = ()
-    """What the layer above says of each member's messages, in the members' order: up to which sequence it has done
-    with them what it does (COREL: logged them). The transport only carries it. Empty while there is nothing to
-    say."""
+    """Up to which sequence the layer above has processed each member's messages (COREL: logged them), in the
+    members' order. The transport only carries this. It is empty until the layer above has set marks."""
 
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
@@ -204,14 +200,14 @@ class Nack:
 
 @dataclass(frozen=True, slots=True)
 class Retransmission:
-    """A packet sent again because somebody asked: by its sender, or by another machine that holds it."""
+    """A packet sent again on request, by its sender or by another machine that holds it."""
 
     packet: Packet
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """A frame of the membership layer, which alone knows what is in it."""
+    """A frame of the membership layer, which alone can decode it."""
 
     body: bytes
 
@@ -221,7 +217,7 @@ Frame: TypeAlias = Packet | Retransmission | Status | Nack | Envelope
 
 @dataclass(frozen=True, slots=True)
 class Datagram:
-    """What one send puts on the network. `sender` is who transmits, not always who first sent each packet."""
+    """What one send puts on the network. `sender` transmits it, and is not always the sender of each packet."""
 
     sender: Machine
     frames: tuple[Frame, ...]

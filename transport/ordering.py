@@ -18,29 +18,29 @@ _clock_of = itemgetter(0)
 
 
 class OrderCriterion(Protocol):
-    """Decides where messages stand in the one order of the view."""
+    """Decides the places of messages in the one order of the view."""
 
     def insert(self, packet: Packet, messages: Sequence[Message]) -> None:
-        """The packet entered the DAG and completes these ordered messages."""
+        """Notes that the packet has entered the DAG and completes these ordered messages."""
 
     def heard(self, machine: Machine, clock: int) -> None:
-        """Everything the machine has sent with a clock up to this one is in the DAG."""
+        """Notes that everything the machine has sent with a clock up to this one is in the DAG."""
 
     def release(self) -> list[Message]:
-        """The next messages of the order, as far as it is now decided."""
+        """Returns the next messages of the order, as far as it is now decided."""
 
     def drain(self) -> list[Message]:
-        """Everything not released, in order: nothing more will be heard from anyone."""
+        """Returns everything not released, in order: nothing more will be heard from any member."""
 
     def first(self) -> Message | None:
-        """The first, as far as is known, of the messages not released."""
+        """Returns the first, as far as is known, of the messages not released."""
 
     def awaited(self) -> list[Machine]:
-        """The members from whom something must be heard before the next message can be released."""
+        """Returns the members that must be heard before the next message can be released."""
 
 
 class LamportOrder:
-    """Timestamp order."""
+    """Orders messages by their timestamps."""
 
     def __init__(self, members: Iterable[Machine]) -> None:
         self._heard = dict.fromkeys(members, 0)

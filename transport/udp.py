@@ -1,9 +1,9 @@
-"""Sockets: the only module that has any.
+"""The UDP sockets of a node; no other module of the transport has any.
 
-Three ways to reach everybody: a broadcast address, a multicast group, or a list of peers, each sent its own
-copy, for networks that forbid both. In all of them a node sends from a socket of its own, whose address says
-who it is and where unicasts reach it; in the first two it also listens on a socket that shares the group's port
-with other nodes of the same machine.
+There are three ways to reach every node: a broadcast address, a multicast group, or a list of peers, each sent its
+own copy, for networks that forbid both. In all of them a node sends from a socket of its own, whose address
+identifies it and is where unicasts reach it; in the first two it also listens on a socket that shares the group's
+port with other nodes of the same computer.
 
 Losing a datagram is allowed, raising is not: what cannot be sent or received is counted, and the protocol
 repairs it.
@@ -23,17 +23,18 @@ from typing import Protocol, TypeAlias
 
 Address: TypeAlias = tuple[str, int]
 Arrivals: TypeAlias = Sequence[tuple[bytes, Address]]
+OnArrivals: TypeAlias = Callable[[Arrivals], None]
 
 RECEIVE_BUFFER_BYTES = 8 * 1_048_576
-"""Asked for; the kernel grants what it will (`receive_buffer_bytes` says how much)."""
+"""The size to request; `receive_buffer_bytes` says how much the kernel granted."""
 
 SEND_BUFFER_BYTES = 4 * 1_048_576
 
 DRAIN_DATAGRAMS_MAX = 128
-"""Most datagrams taken from a socket before the protocol gets to work on them."""
+"""Most datagrams read from a socket before the protocol processes them."""
 
 DRAINS_MAX = 256
-"""Most such batches taken in a row after a pause, lest a flood keep us from ever acting."""
+"""Most such batches that `drain` reads in a row, so that a flood cannot keep the node from ever acting."""
 
 _DATAGRAM_BYTES_MAX = 65_536
 _SO_RCVBUFFORCE = 33
@@ -44,20 +45,29 @@ _NETWORK_HEADER = 0xFFF0_0000
 
 
 class Channel(Protocol):
-    """What the protocol's driver needs of a network. `ChaosChannel` wraps one in another."""
+    """What the driver needs of a network. `ChaosChannel` wraps one channel in another."""
+
+    receive_buffer_bytes: int
+    """How many bytes the kernel keeps of what has arrived and has not been read."""
+
+    def listen(self, on_arrivals: OnArrivals) -> None:
+        """Begins to hand over what arrives, in batches, on the running event loop."""
 
     def send(self, data: bytes) -> None:
-        """To everybody."""
+        """Sends to every node."""
 
     def send_to(self, data: bytes, address: Address) -> None:
-        """To one node's own socket."""
+        """Sends to one node's own socket."""
+
+    def drain(self) -> None:
+        """Hands over everything that has arrived by now, without waiting for the event loop."""
 
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class BroadcastMode:
-    """One datagram to a broadcast address reaches every node of the network, or of this machine."""
+    """One datagram to a broadcast address reaches every node of the network, or of this computer."""
 
     address: Address
 
@@ -87,14 +97,12 @@ class UdpError(Exception):
 
 
 class UdpChannel:
-    """The node's sockets on a running event loop. `on_arrivals` gets what was received, in batches."""
+    """The node's sockets: opened when this is built, and read from `listen` on."""
 
-    def __init__(
-        self, mode: Mode, loop: asyncio.AbstractEventLoop, on_arrivals: Callable[[Arrivals], None]
-    ) -> None:
+    def __init__(self, mode: Mode) -> None:
         self.counters: Counter[str] = Counter()
-        self._loop = loop
-        self._on_arrivals = on_arrivals
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._on_arrivals: OnArrivals = lambda arrivals: None
         self._sockets: list[socket.socket] = []
         try:
             self._own = self._open_own(mode)
@@ -107,8 +115,12 @@ class UdpChannel:
             if opened is not self._own:
                 _filter_source(opened, self.own_address)
         self.receive_buffer_bytes = min(map(_receive_buffer_bytes, self._sockets))
+
+    def listen(self, on_arrivals: OnArrivals) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._on_arrivals = on_arrivals
         for opened in self._sockets:
-            loop.add_reader(opened.fileno(), self._drain, opened)
+            self._loop.add_reader(opened.fileno(), self._drain, opened)
 
     def send(self, data: bytes) -> None:
         for target in self._targets:
@@ -123,20 +135,21 @@ class UdpChannel:
 
     def close(self) -> None:
         for opened in self._sockets:
-            with contextlib.suppress(ValueError):
-                self._loop.remove_reader(opened.fileno())
+            if self._loop is not None:
+                with contextlib.suppress(ValueError):
+                    self._loop.remove_reader(opened.fileno())
             opened.close()
         self._sockets.clear()
 
     def drain(self) -> None:
-        """Takes in everything that has arrived, as far as the buffers go."""
+        """Hands over everything that has arrived by now, but for a flood (`DRAINS_MAX`)."""
         for opened in self._sockets:
             for _ in range(DRAINS_MAX):
                 if not self._drain(opened):
                     break
 
     def _drain(self, opened: socket.socket) -> bool:
-        """Takes in a batch; returns whether there may be more."""
+        """Reads a batch and hands it over; returns whether there may be more."""
         arrivals: list[tuple[bytes, Address]] = []
         own_address = self.own_address
         is_empty = True
@@ -199,7 +212,7 @@ class UdpChannel:
 
 
 def parse_address(text: str) -> Address:
-    """`host:port`."""
+    """Returns the parts of `host:port`; raises `ValueError` if it is not that."""
     host, separator, port = text.rpartition(":")
     if not separator or not host or not port.isdigit() or not 0 < int(port) < 65_536:
         raise ValueError(f"{text!r} is not an address: expected HOST:PORT, like 127.255.255.255:7400")
@@ -207,7 +220,7 @@ def parse_address(text: str) -> Address:
 
 
 def is_loopback(mode: Mode) -> bool:
-    """Whether everything stays on this machine, where large datagrams are not fragmented."""
+    """Returns whether everything stays on this computer, where large datagrams are not fragmented."""
     if isinstance(mode, BroadcastMode):
         return mode.address[0].startswith("127.")
     if isinstance(mode, MulticastMode):
@@ -216,7 +229,7 @@ def is_loopback(mode: Mode) -> bool:
 
 
 def _set_buffer(opened: socket.socket, force: int, option: int, size: int) -> None:
-    """Beyond the system's limit where we are privileged to, else as far as it goes."""
+    """Sets the size of a buffer: beyond the system's limit if the process is privileged, otherwise within it."""
     try:
         opened.setsockopt(socket.SOL_SOCKET, force, size)
     except OSError:
@@ -224,8 +237,8 @@ def _set_buffer(opened: socket.socket, force: int, option: int, size: int) -> No
 
 
 def _filter_source(opened: socket.socket, source: Address) -> None:
-    """Has the kernel drop what comes from this address: of what everybody sends to everybody, our own copies
-    would otherwise wake us for nothing. Where it will not, `_drain` does.
+    """Has the kernel drop what comes from this address: a node also receives what it broadcasts itself, and those
+    copies would wake it for nothing. Where the kernel refuses, `_drain` drops them.
 
     A classic BPF program: accept unless the IP source address and the UDP source port are those given.
     """
@@ -252,7 +265,7 @@ def _receive_buffer_bytes(opened: socket.socket) -> int:
 
 
 def _address_towards(target: Address) -> str:
-    """Our address on the network where the target is."""
+    """Returns this node's address on the network of the target."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         probe.connect(target)

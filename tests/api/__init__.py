@@ -1,1 +1,1 @@
-"""The API as its clients see it: real nodes, whole and cut apart, on good days and bad ones."""
+"""The API as its clients see it: real nodes, connected and partitioned, with and without faults."""

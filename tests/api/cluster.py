@@ -1,7 +1,7 @@
-"""Real nodes for tests of the API: processes on loopback, each with a disk of its own, cut apart through chaos.
+"""Real nodes for tests of the API: processes on loopback, each with its own disk, partitioned by `/v1/chaos`.
 
-Ports are drawn from a range of each pytest-xdist worker, below those that the kernel gives to clients. Broadcast
-ports may be shared with others; the name of the cluster keeps them apart.
+Each pytest-xdist worker draws ports from its own range, below those that the kernel gives to clients. Clusters may
+share a broadcast port; their names keep them apart.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from urllib.parse import quote
 
 HOST = "127.0.0.1"
 BROADCAST = "127.255.255.255"
-PATIENCE_SECONDS = 30.0
-"""For anything that a loaded machine should have done long before."""
+TIMEOUT_SECONDS = 30.0
+"""The timeout of everything that even a loaded machine should do much sooner."""
 
 _PORTS_PER_WORKER = 700
 _draws = count(os.getpid() % _PORTS_PER_WORKER)
@@ -38,12 +38,12 @@ _PR_SET_PDEATHSIG = 1
 
 
 def _die_with_parent() -> None:
-    """In a new process: not even a killed test run leaves nodes behind."""
+    """Runs in the new process: not even a killed test run leaves nodes running."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def free_port() -> int:
-    """A TCP port that nobody listens on, and that no other worker draws."""
+    """Returns a free TCP port that no other worker draws."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     while True:
         port = 21_000 + worker % 16 * _PORTS_PER_WORKER + next(_draws) % _PORTS_PER_WORKER
@@ -52,8 +52,8 @@ def free_port() -> int:
 
 
 def eventually(condition: Callable[[], bool], what: Callable[[], object] = lambda: "") -> None:
-    """Waits for it; fails with `what` there is instead."""
-    end = time.monotonic() + PATIENCE_SECONDS
+    """Waits until the condition holds. Fails with what `what` returns if it does not in time."""
+    end = time.monotonic() + TIMEOUT_SECONDS
     while not condition():
         assert time.monotonic() < end, f"it never came to that: {what()}"
         time.sleep(0.02)
@@ -61,7 +61,7 @@ def eventually(condition: Callable[[], bool], what: Callable[[], object] = lambd
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a node answered; header names are in lower case."""
+    """A node's response. Header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -73,7 +73,7 @@ class Answer:
 
     @property
     def error(self) -> str:
-        """The code of an answer that says no, which has a sentence too."""
+        """The code of an error response, which must have a whole sentence too."""
         assert self.headers["content-type"] == "application/json"
         content = self.json
         assert " " in content["message"]
@@ -105,7 +105,7 @@ class Node:
     # The process
 
     def start(self, *flags: str) -> None:
-        """Returns at once."""
+        """Starts the process, and does not wait until the node is ready."""
         module = ("-m", "kvstore")
         if self._prelude:
             module = ("-c", f"{self._prelude}\nimport sys\nfrom kvstore.cli import main\nsys.exit(main())")
@@ -126,9 +126,9 @@ class Node:
         eventually(is_ready, lambda: self.output)
 
     def wait(self) -> int:
-        """Until it ends by itself; its status."""
+        """Waits until the process ends by itself, and returns its exit status."""
         assert self.process is not None
-        status = self.process.wait(PATIENCE_SECONDS)
+        status = self.process.wait(TIMEOUT_SECONDS)
         self.process = None
         return status
 
@@ -141,7 +141,7 @@ class Node:
         return self.wait()
 
     def kill(self) -> None:
-        """As with kill -9."""
+        """Kills the process with SIGKILL, if it is running."""
         if self.process is not None:
             self.process.kill()
             self.wait()
@@ -154,7 +154,7 @@ class Node:
     def cluster(self) -> str:
         return self._flags[self._flags.index("--cluster") + 1]
 
-    # Its clients
+    # Requests
 
     @property
     def url(self) -> str:
@@ -166,7 +166,7 @@ class Node:
         path: str,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-        seconds: float = PATIENCE_SECONDS,
+        seconds: float = TIMEOUT_SECONDS,
     ) -> Answer:
         connection = http.client.HTTPConnection(HOST, self.port, timeout=seconds)
         with contextlib.closing(connection):
@@ -206,10 +206,10 @@ class Node:
         return self.call("PUT", "/v1/chaos", json.dumps(chaos).encode())
 
     def connect(self) -> socket.socket:
-        return socket.create_connection((HOST, self.port), PATIENCE_SECONDS)
+        return socket.create_connection((HOST, self.port), TIMEOUT_SECONDS)
 
     def raw(self, *parts: bytes) -> bytes:
-        """Sends bytes as they are; everything that comes back until the node hangs up."""
+        """Sends bytes as they are, and returns everything that the node sends until it closes the connection."""
         with self.connect() as client:
             for part in parts:
                 client.sendall(part)
@@ -217,7 +217,7 @@ class Node:
 
 
 def received(client: socket.socket) -> bytes:
-    """Everything until the other side hangs up."""
+    """Returns everything that arrives until the other side closes the connection."""
     parts = []
     with contextlib.suppress(ConnectionResetError):
         while part := client.recv(65_536):
@@ -234,7 +234,7 @@ def _headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 class Cluster:
-    """Nodes of one roster. Use it as a context: at its end all processes have ended."""
+    """The nodes of one roster. Use it as a context manager, which kills all processes at its end."""
 
     def __init__(
         self,
@@ -266,7 +266,7 @@ class Cluster:
         return iter(self.nodes.values())
 
     def start(self) -> Cluster:
-        """For the first time; returns when all nodes are in one primary component."""
+        """Starts all nodes for the first time, and waits until they are in one primary component."""
         for node in self:
             node.start("--bootstrap")
         for node in self:
@@ -275,7 +275,7 @@ class Cluster:
         return self
 
     def revive(self) -> None:
-        """Whatever a test that failed has left: all processes run."""
+        """Makes all processes run again, whatever a failed test has left."""
         for node in self:
             if node.process is None:
                 node.start()
@@ -286,7 +286,7 @@ class Cluster:
     # The network
 
     def partition(self, sides: str) -> None:
-        """Cuts the nodes apart, as in "ab|c", and waits until all of them know."""
+        """Cuts the network as in "ab|c", and waits until every node has its new view."""
         parts = sides.split("|")
         for part in parts:
             others = [name for name in self.nodes if name not in part]
@@ -301,7 +301,8 @@ class Cluster:
         self.await_views("".join(node.name for node in self if node.process is not None))
 
     def await_views(self, *parts: str) -> None:
-        """Until the nodes of each part see each other and nobody else, and have settled who is primary."""
+        """Waits until the nodes of each part are in a view of their own, which is primary if it has a majority and
+        non-primary if not."""
 
         def is_settled(name: str, part: str) -> bool:
             status = self[name].status()
@@ -314,7 +315,7 @@ class Cluster:
         eventually(are_settled, lambda: [self[name].status() for part in parts for name in part])
 
     def await_agreement(self) -> None:
-        """Until nothing is open anywhere, and all nodes have the same green revision."""
+        """Waits until no node has a red or yellow message, and all have the same green revision."""
 
         def agree() -> bool:
             found = [node.status() for node in self]

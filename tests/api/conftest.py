@@ -1,4 +1,4 @@
-"""The clusters that the tests of the API share. Each worker starts those that its tests ask for, once."""
+"""The clusters that the tests of the API share. Each worker starts those that its tests use, once."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 from tests.api.cluster import Cluster, Node
 
 _PATIENT = ("--set", "membership.suspect_after_ms=3000", "--set", "membership.suspect_after_ms_max=6000")
-"""Of clusters that nobody cuts: a loaded machine must not make a partition."""
+"""Flags of clusters that no test partitions: load on the machine must not cause a partition either."""
 
 _FORGIVING = ("--set", "membership.back_off_ms=100", "--set", "membership.back_off_ms_max=200")
-"""Of clusters that are cut again and again, which should not wait longer to merge each time."""
+"""Flags of clusters that are partitioned again and again: their back-off before a merge must stay short."""
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +36,7 @@ def _cut_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def three(_cut_cluster: Cluster) -> Iterator[Cluster]:
-    """Three nodes that a test may cut apart; they are whole again for the next one."""
+    """Three nodes that a test may partition. They are connected again for the next test."""
     _cut_cluster.revive()
     _cut_cluster.heal()
     yield _cut_cluster
@@ -59,7 +59,7 @@ def five(_cut_cluster_of_five: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 def key() -> str:
-    """One that nobody has used."""
+    """A key that no other test uses."""
     return f"test/{token_hex(6)}"
 
 
@@ -71,7 +71,7 @@ def _cluster_of_one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluste
 
 @pytest.fixture
 def alone(_cluster_of_one: Cluster) -> Node:
-    """A cluster of one node, which a test may stop and kill; for the next one it is up again."""
+    """The node of a cluster of one, which a test may stop and kill. It is up again for the next test."""
     node = _cluster_of_one["a"]
     if node.process is None:
         node.start()

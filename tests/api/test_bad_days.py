@@ -1,4 +1,4 @@
-"""Clients that are wrong, slow, too many or gone: every one gets an answer, and the others notice nothing."""
+"""Clients that send invalid requests, disconnect, are slow or are many: the node copes, and serves the others."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from tests.api.cluster import Cluster, Node, received
 
 MIB = 1_048_576
 HASTE = """
-import api.requests, api.server
-api.server.BODY_SECONDS = 0.5
-api.requests.Room.__init__.__defaults__ = (1_200_000,)
-api.server.HEADER_SECONDS = 0.5
-api.server.IDLE_SECONDS = 1.0
+import api.http_protocol, api.requests, api.server
+api.http_protocol.BODY_SECONDS = 0.5
+api.requests.BodyBudget.__init__.__defaults__ = (1_200_000,)
+api.http_protocol.HEADER_SECONDS = 0.5
+api.http_protocol.IDLE_SECONDS = api.server.IDLE_SECONDS = 1.0
 """
 SLOW_SECONDS = 5.0
-"""A hasty node has cut off a slow client long before."""
+"""More than a node with short timeouts takes to close the connection of a slow client."""
 
 
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """A node with little patience, and little room for bodies."""
+    """A node with short timeouts and a small budget for bodies."""
     with Cluster("a", tmp_path_factory.mktemp("hasty"), prelude=HASTE) as cluster:
         yield cluster.start()["a"]
 
@@ -42,7 +42,7 @@ def status_of(answer: bytes) -> int:
 
 
 def first_status(client: socket.socket) -> int:
-    """Whatever becomes of the connection after that; 0 if there is no answer."""
+    """Returns the status of the first answer, or 0 if there is none; what follows is not read."""
     client.settimeout(SLOW_SECONDS)
     with contextlib.suppress(ConnectionError):
         return status_of(client.recv(65_536))

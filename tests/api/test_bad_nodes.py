@@ -1,5 +1,5 @@
-"""Nodes that are killed, stopped, full, overloaded or started wrongly: nothing acknowledged is lost, and who must
-act is told what to do."""
+"""Nodes that are killed, stopped, overloaded, started wrongly or out of disk space: no acknowledged write is lost,
+and the errors say what to do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.api.cluster import HOST, Answer, Cluster, Node, answer_of, eventually
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own that is soon full."""
+    """The directory of a file system of 3 MB, which is soon full."""
     directory = tmp_path / "small"
     directory.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(directory)], check=True)
@@ -29,7 +29,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(node: Node, disk: Path) -> Path:
-    """Until the node notices; the file to remove."""
+    """Fills the disk until the node notices, and returns the file to remove."""
     filler = disk / "filler"
     filler.write_bytes(bytes(2_400_000))
     assert node.put("large", bytes(1_000_000)).status in (503, 504)
@@ -38,7 +38,7 @@ def fill(node: Node, disk: Path) -> Path:
 
 
 class Writers:
-    """Clients that write numbered keys until they are told to stop, and what they were answered."""
+    """Clients that write numbered keys until `end` is called, and the answers to them."""
 
     def __init__(self, node: Node, key: str, clients: int = 4) -> None:
         self.acknowledged: dict[str, str] = {}
@@ -213,15 +213,15 @@ def test_a_node_whose_disk_is_full_still_reads_at_a_revision_that_it_has(tmp_pat
 
 STALLING = """
 import os, time
-from corel.store import Store
-write = Store.write
-def stalling(store, *arguments):
-    while os.path.exists(store.directory / "stall"):
+from corel.lmdb_log import LmdbLog
+write = LmdbLog.write
+def stalling(log, *arguments):
+    while os.path.exists(log.directory / "stall"):
         time.sleep(0.01)
-    write(store, *arguments)
-Store.write = stalling
+    write(log, *arguments)
+LmdbLog.write = stalling
 """
-"""A disk that does not finish a write while there is a file of this name in its node's directory."""
+"""A prelude that makes writes of the log stall while there is a file `stall` in the log's directory."""
 
 
 @contextlib.contextmanager
@@ -275,7 +275,7 @@ def test_the_others_go_on_without_a_node_whose_disk_stalls_and_it_comes_back(tmp
 
 
 def put_at_once(node: Node, value: bytes, count: int) -> list[Answer]:
-    """All requests are there before the node looks at the first."""
+    """Sends all requests while the node is paused, so that they arrive before it handles the first."""
     with contextlib.ExitStack() as stack:
         clients = [http.client.HTTPConnection(HOST, node.port, timeout=20.0) for _ in range(count)]
         for client in clients:
@@ -307,7 +307,7 @@ def test_more_writes_than_may_wait_are_refused_and_those_accepted_are_there(tmp_
 
 
 def refusal(node: Node, *flags: str) -> str:
-    """What a node says that does not start."""
+    """Starts a node that cannot run, and returns its last line of output."""
     node.start(*flags)
     return last_words(node)
 
@@ -408,7 +408,7 @@ def test_an_empty_disk_does_not_vote_until_it_has_learnt_what_there_is(tmp_path:
 
 
 def twin_of(node: Node, flags: Sequence[str], directory: Path) -> Node:
-    """Another node of its name, with a disk of its own."""
+    """Returns another node of the same name, with its own disk."""
     directory.mkdir(exist_ok=True)
     return Node(node.name, flags, directory)
 

@@ -1,4 +1,4 @@
-"""`/v1/chaos`: a bad network on request, and only where it was allowed."""
+"""`/v1/chaos`: a bad network on request, and only at nodes started with `--chaos`."""
 
 from __future__ import annotations
 

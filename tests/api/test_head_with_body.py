@@ -1,11 +1,11 @@
-"""The head of an answer leaves with its body, in one write."""
+"""The head of a response is sent together with its body, in one write."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
 
-from api.server import _HeadWithBody
+from api.http_protocol import _HeadWithBody
 
 
 class Transport:

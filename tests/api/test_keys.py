@@ -1,4 +1,4 @@
-"""`/v1/kv/{key}` in a whole cluster: every call, parameter, header and status of the contract."""
+"""`/v1/kv/{key}` in a connected cluster: every call, parameter, header and status of the contract."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MIB = 1_048_576
 
 
 def is_green(answer: Answer) -> bool:
-    """A write's answer, complete."""
+    """Returns whether a write was answered as applied and green. Checks that its headers agree with its body."""
     content = answer.json
     assert answer.headers["corel-color"] == content["color"]
     assert answer.headers["location"] == f"/v1/writes/{content['id']}"

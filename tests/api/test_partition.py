@@ -1,4 +1,4 @@
-"""What clients see of a cut network and of its healing: every answer says what it is worth, and keeps it."""
+"""What clients see of a partition and of its healing: every answer says what a write is worth, and stays true."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.api.cluster import Cluster, Node, eventually
 
 
 def fates(nodes: Iterable[Node], write_id: str) -> list[str]:
-    """What each of them tells of it when it is final."""
+    """Returns the final outcome of a write at each of these nodes, which must all agree."""
     told = [node.fate(write_id, "?wait=green&timeout_ms=20000").json for node in nodes]
     assert all(one["color"] == "green" for one in told)
     assert all(one == told[0] for one in told)

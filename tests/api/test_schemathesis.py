@@ -1,5 +1,5 @@
-"""The OpenAPI document against what the nodes do: Schemathesis makes requests of every call, right and wrong ones,
-and checks that the answers are as documented."""
+"""The OpenAPI document against what the nodes do: Schemathesis makes valid and invalid requests of every call, and
+checks that the answers are as documented."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.api.cluster import Cluster, Node
 
 EXAMPLES = 30
 TIMEOUT_MS_MAX = 50
-"""Nobody waits longer, whatever was drawn."""
+"""No request waits longer than this, whatever was drawn."""
 
 CONFIG: dict[str, Any] = {
     "checks": {
@@ -29,7 +29,8 @@ CONFIG: dict[str, Any] = {
 }
 
 UNSAYABLE = ("contradictory_conditions", "key_too_large", "number_too_large")
-"""What OpenAPI cannot tell: two headers that exclude each other, lengths in bytes, numbers that are no floats."""
+"""Errors that OpenAPI cannot express: headers that exclude each other, lengths in bytes, and integers that are not
+exact as floats."""
 
 MODES = pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["right", "wrong"])
 KEYS = "/v1/kv/{key}"
@@ -39,7 +40,7 @@ CALLS = [
     ("GET", "/readyz"),
 ]
 PLAIN = [("GET", path) for path in ("/v1/status", "/v1/cluster", "/livez")]
-"""They take nothing that could be wrong."""
+"""Calls without parameters, so no request of them can be invalid."""
 PLAIN_CHAOS = [("GET", "/v1/chaos"), ("DELETE", "/v1/chaos")]
 SPOIL = ("PUT", "/v1/chaos")
 
@@ -94,7 +95,7 @@ def test_a_plain_call_is_as_documented(schema: Any, cluster: Cluster, method: st
 
 @pytest.fixture
 def spoilt(alone: Node) -> Iterator[Node]:
-    """It has nobody to be cut from."""
+    """The node of a cluster of one: chaos cannot cut it off from any other."""
     yield alone
     alone.call("DELETE", "/v1/chaos")
     alone.await_ready()

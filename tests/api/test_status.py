@@ -1,4 +1,4 @@
-"""What a node says of itself: status, log, cluster, probes and documents."""
+"""What a node reports about itself: status, log, cluster, probes and documents."""
 
 from __future__ import annotations
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import multiprocessing
-import multiprocessing.synchronize
 import os
 import statistics
 import sys
@@ -26,13 +24,11 @@ from typing import Any
 import lmdb
 import uvloop
 
-from corel.corel import Stage
 from corel.effects import Greened
 from corel.messages import MessageId
-from corel.quorum import Roster
-from kvstore.node import Upward
-from kvstore.participant import Participant, ParticipantConfig
-from transport.udp import BroadcastMode
+from corel.stages import Stage
+from tests.benchmarks.members import Barrier, run_members
+from tests.drivers import LogDriver, loopback_config
 
 PORT = 7_456
 NAMES = "abc"
@@ -49,7 +45,7 @@ class Case:
     """One line of the report."""
 
     outstanding: int
-    """Messages under way, over all members."""
+    """How many messages are in flight, over all members."""
     operations: int = 1
     """How many operations of 100 bytes each message carries."""
 
@@ -70,7 +66,7 @@ class Result:
     p50_ms: float
     p99_ms: float
     syncs_per_second: float
-    """Of one member."""
+    """The rate of one member."""
     cpu_us_per_message: float
 
 
@@ -89,7 +85,7 @@ def measure(case: Case, seconds: float, directory: Path) -> Result:
 
 
 def catch_up_per_second(missed: int, directory: Path) -> tuple[float, float]:
-    """How fast a node that missed so many messages catches up; and for how long that held up the others."""
+    """Returns how fast a node that missed so many messages catches up, and how long that held up the others."""
     arguments = [(name, missed, str(directory)) for name in NAMES]
     results = _in_processes(_caught_up, arguments, directory)
     seconds, pause = next(result for result in results if result is not None)
@@ -97,28 +93,9 @@ def catch_up_per_second(missed: int, directory: Path) -> tuple[float, float]:
 
 
 def _in_processes(target: Callable[..., Any], arguments: list[tuple[Any, ...]], directory: Path) -> list[Any]:
-    context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(len(arguments))
     run = f"bench-{os.getpid()}-{time.monotonic_ns()}"
-    pipes, processes = [], []
-    for case in arguments:
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_run, args=(target, case, run, str(directory), barrier, theirs))
-        process.start()
-        pipes.append(ours)
-        processes.append(process)
-    try:
-        results = []
-        for pipe in pipes:
-            if not pipe.poll(_DEADLINE_SECONDS):
-                raise TimeoutError("a member of the benchmark gave no result")
-            results.append(pipe.recv())
-        return results
-    finally:
-        for process in processes:
-            process.join(10.0)
-            if process.is_alive():
-                process.kill()
+    cases = [(target, case, run, str(directory)) for case in arguments]
+    return run_members(_run, cases, _DEADLINE_SECONDS)
 
 
 def _run(
@@ -126,36 +103,30 @@ def _run(
     arguments: tuple[Any, ...],
     run: str,
     directory: str,
-    barrier: multiprocessing.synchronize.Barrier,
+    barrier: Barrier,
     pipe: Connection,
 ) -> None:
     uvloop.run(target(*arguments, _Member(arguments[0], run, Path(directory)), barrier, pipe))
 
 
 class _Member:
-    """One process's node."""
+    """The node of one process."""
 
     def __init__(self, name: str, run: str, directory: Path) -> None:
-        self.config = ParticipantConfig(
-            node=name,
-            roster=Roster.of(NAMES),
-            data=directory / run / name,
-            mode=BroadcastMode(("127.255.255.255", PORT)),
-            cluster=run,
-            is_new_cluster=True,
-        )
+        self.config = loopback_config(name, NAMES, directory / run / name, PORT, cluster=run)
         self.on_green: Callable[[Greened], None] = lambda greened: None
-        self.participant: Participant
+        self.node: LogDriver
 
     def start(self) -> None:
-        self.participant = Participant(self.config, Upward(greened=lambda greened: self.on_green(greened)))
+        self.node = LogDriver(self.config)
+        self.node.start(Greened=lambda greened: self.on_green(greened))
 
     async def primary(self, members: int) -> None:
         await self.until(lambda: self._is_primary(members))
 
     def _is_primary(self, members: int) -> bool:
-        log = self.participant.node.log
-        return log is not None and log.stage is Stage.PRIMARY and len(log.view.members) == members
+        log = self.node.log
+        return log.stage is Stage.PRIMARY and len(log.view.members) == members
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(_DEADLINE_SECONDS):
@@ -164,11 +135,10 @@ class _Member:
 
     @property
     def green(self) -> int:
-        log = self.participant.node.log
-        return 0 if log is None else log.queue.green
+        return self.node.log.queue.green
 
 
-async def _meet(barrier: multiprocessing.synchronize.Barrier) -> None:
+async def _meet(barrier: Barrier) -> None:
     await asyncio.get_running_loop().run_in_executor(None, barrier.wait, _DEADLINE_SECONDS)
 
 
@@ -177,7 +147,7 @@ async def _measured(
     case: Case,
     seconds: float,
     member: _Member,
-    barrier: multiprocessing.synchronize.Barrier,
+    barrier: Barrier,
     pipe: Connection,
 ) -> None:
     body = bytes(100 * case.operations)
@@ -188,7 +158,7 @@ async def _measured(
     is_sending = True
 
     def send() -> None:
-        sent_at[member.participant.submit(body)] = time.perf_counter()
+        sent_at[member.node.submit(body)] = time.perf_counter()
 
     def on_green(greened: Greened) -> None:
         now = time.perf_counter()
@@ -207,19 +177,17 @@ async def _measured(
         send()
     await asyncio.sleep(WARM_UP_SECONDS)
     latencies_ms.clear()
-    writer = member.participant.node.writer
-    assert writer is not None
-    green, syncs = member.green, writer.writes
+    green, syncs = member.green, member.node.writes
     cpu, started = time.process_time(), time.perf_counter()
     await asyncio.sleep(seconds)
     took = time.perf_counter() - started
     result = MemberResult(
-        member.green - green, took, time.process_time() - cpu, writer.writes - syncs, list(latencies_ms)
+        member.green - green, took, time.process_time() - cpu, member.node.writes - syncs, list(latencies_ms)
     )
     is_sending = False
     await _meet(barrier)
     await asyncio.sleep(0.3)
-    await member.participant.close()
+    await member.node.close()
     pipe.send(result)
 
 
@@ -228,14 +196,14 @@ async def _caught_up(
     missed: int,
     directory: str,
     member: _Member,
-    barrier: multiprocessing.synchronize.Barrier,
+    barrier: Barrier,
     pipe: Connection,
 ) -> None:
     member.start()
     await member.primary(len(NAMES))
     await _meet(barrier)
     if name == "c":
-        await member.participant.close()
+        await member.node.close()
         await _meet(barrier)
         started = time.perf_counter()
         member.start()
@@ -243,44 +211,31 @@ async def _caught_up(
         caught = time.perf_counter() - started
         await member.primary(len(NAMES))
         await _meet(barrier)
-        await member.participant.close()
+        await member.node.close()
         pipe.send((caught, time.perf_counter() - started))
         return
     await member.primary(2)
     sent = 0
     mine = missed // 2
     while sent < mine:
-        log = member.participant.node.log
-        assert log is not None
         while sent < mine and sent - member.green / 2 < 2_000:
-            member.participant.submit(bytes(100))
+            member.node.submit(bytes(100))
             sent += 1
         await asyncio.sleep(0.001)
     await member.until(lambda: member.green >= missed)
     await _meet(barrier)
     await _meet(barrier)
-    await member.participant.close()
+    await member.node.close()
     pipe.send(None)
 
 
 def concurrent_sync_ms(directory: Path, count: int = 200) -> float:
-    """The median time of a commit with sync of one small record, while two other processes do the same."""
-    context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(3)
-    queue: Any = context.Queue()
-    processes = [
-        context.Process(target=_sync, args=(str(directory / f"sync-{place}"), count, barrier, queue))
-        for place in range(3)
-    ]
-    for process in processes:
-        process.start()
-    times = [queue.get(timeout=60.0) for _ in processes]
-    for process in processes:
-        process.join(10.0)
-    return float(statistics.median(times))
+    """Returns the median time of a commit with sync of one small record, while two other processes do the same."""
+    arguments = [(str(directory / f"sync-{place}"), count) for place in range(3)]
+    return float(statistics.median(run_members(_sync, arguments, within_seconds=60.0)))
 
 
-def _sync(directory: str, count: int, barrier: multiprocessing.synchronize.Barrier, queue: Any) -> None:
+def _sync(directory: str, count: int, barrier: Barrier, pipe: Connection) -> None:
     environment = lmdb.open(directory, map_size=1 << 28)
     times = []
     barrier.wait(30.0)
@@ -289,7 +244,7 @@ def _sync(directory: str, count: int, barrier: multiprocessing.synchronize.Barri
         with environment.begin(write=True) as transaction:
             transaction.put(number.to_bytes(8, "big"), bytes(100))
         times.append((time.perf_counter() - started) * 1e3)
-    queue.put(statistics.median(times))
+    pipe.send(statistics.median(times))
 
 
 CASES = [Case(1), Case(64), Case(1_024), Case(64, operations=64), Case(1_024, operations=64)]
@@ -306,11 +261,7 @@ def main() -> int:
         directory = Path(name)
         sync_ms = concurrent_sync_ms(directory)
         print(f"LMDB commit with sync, three processes at once, p50: {sync_ms:.2f} ms\n")
-        print(
-            "| outstanding | operations/message | messages/s | operations/s | p50 ms | p99 ms | p50 in syncs ",
-            end="",
-        )
-        print("| syncs/s of a member | CPU µs/message |\n" + "|---" * 9 + "|")
+        print(_HEADER + "\n" + "|---" * 9 + "|")
         for case in CASES:
             result = measure(case, options.seconds, directory)
             if options.json:

@@ -8,8 +8,8 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 
 from tests.simulator.network import Weather
-from tests.simulator.plan import Load, Plan
-from tests.simulator.transport_layer import TransportRun
+from tests.simulator.transport.plan import Load, Plan
+from tests.simulator.transport.run import TransportRun
 from transport.config import TransportConfig
 from transport.messages import Service
 

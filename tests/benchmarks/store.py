@@ -36,14 +36,14 @@ _READY_SECONDS = 60.0
 
 
 class Case(NamedTuple):
-    """One row: what ours and etcd do for it."""
+    """One row of the report, and the operations of ours and of etcd that it measures."""
 
     name: str
     op: str
     etcd_op: str | None
     connections: int
     operations: int = 1
-    """In each request."""
+    """How many operations each request has."""
 
 
 class Result(NamedTuple):
@@ -54,7 +54,7 @@ class Result(NamedTuple):
 
 
 class Aim(NamedTuple):
-    """What the ratio of ours to etcd's must reach."""
+    """The ratio of ours to etcd's that must be reached."""
 
     op: str
     connections: int
@@ -113,11 +113,11 @@ def _cases(connections: Sequence[int]) -> list[Case]:
 
 
 def _measure_minority(options: argparse.Namespace) -> None:
-    """One node by itself: writes are red."""
+    """Measures nodes that hear no other: their writes are red."""
     for name in NAMES:
         others = [other for other in NAMES if other != name]
         _call("PUT", f"{_url(name)}/v1/chaos", json.dumps({"drop_from": others, "drop_to": others}).encode())
-    _wait(lambda: all(_status(name)["state"] == "non_primary" for name in NAMES), "everybody is alone")
+    _wait(lambda: all(_status(name)["state"] == "non_primary" for name in NAMES), "every node is alone")
     for count in options.connections or CONNECTIONS:
         ours = _measure("put", count, _our_ports(), options.seconds)
         print(_row(Case("PUT, red (every node alone)", "put", None, count), ours, None), flush=True)
@@ -247,7 +247,7 @@ def _call(method: str, url: str, body: bytes | None = None) -> bytes:
 
 
 def _fill(has_etcd: bool) -> None:
-    """So that reads find what they ask for; and to warm up."""
+    """Writes the keys that reads ask for, and warms up."""
     value = "x" * 100
     for first in range(0, 10_000, 1_000):
         puts = [{"put": {"key": f"key{number}", "value": value}} for number in range(first, first + 1_000)]
@@ -287,7 +287,7 @@ def _etcd_is_healthy() -> bool:
     return all(b'"true"' in _call("GET", f"http://127.0.0.1:{port}/health") for port in _etcd_ports())
 
 
-# Both
+# Both clusters
 
 
 def _wait(condition: Callable[[], object], what: str) -> None:

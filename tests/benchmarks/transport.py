@@ -1,4 +1,4 @@
-"""The transport on loopback broadcast: real processes, real sockets, everybody sending at once.
+"""The transport on loopback broadcast: real processes, real sockets, all members sending at once.
 
 Every member keeps a number of its own messages outstanding and sends the next when one is delivered to it, so
 the load is whatever the protocol can carry. Latency is from `multicast` at the sender to delivery at each member
@@ -18,13 +18,16 @@ import statistics
 import struct
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import Connection
 
 import uvloop
 
-from kvstore.node import Node, NodeConfig, Upward
-from transport.messages import Machine, Message, Service, View, ViewId
+from kvstore.node.config import PRESETS
+from tests.benchmarks.members import Barrier, run_members
+from tests.drivers import MulticastDriver
+from transport.effects import Delivered
+from transport.messages import Machine, Service, View, ViewId
 from transport.udp import BroadcastMode
 
 PORT = 7_455
@@ -46,9 +49,9 @@ class Case:
     service: Service
     message_bytes: int
     outstanding: int
-    """Per member; 0 means a low load instead: only the first member sends, one message every 5 ms."""
+    """How many messages of each member are in flight; 0 means a low load: only the first sends, one every 5 ms."""
     datagram_bytes_max: int | None = None
-    """None is what a node chooses on loopback; 1,400 is what it would send on a LAN."""
+    """None is what a node chooses on loopback; 1,400 is what it would choose on a LAN."""
     with_membership: bool = False
     """Whether the members find each other, and watch each other, instead of having a fixed view."""
 
@@ -65,40 +68,17 @@ class MemberResult:
 @dataclass(frozen=True, slots=True)
 class Result:
     messages_per_second: float
-    """Delivered everywhere: the slowest member's count."""
+    """The rate at which messages are delivered at every member: that of the slowest."""
     p50_ms: float
     p99_ms: float
     datagrams_per_message: float
     cpu_us_per_message: float
-    """Of all members together, per message delivered everywhere."""
+    """The CPU time of all members together, per message delivered at every member."""
 
 
 def measure(case: Case, seconds: float) -> Result:
-    context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(case.members)
-    pipes, processes = [], []
-    for index in range(case.members):
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_member, args=(index, case, seconds, os.getpid(), barrier, theirs))
-        process.start()
-        pipes.append(ours)
-        processes.append(process)
-    try:
-        results = [_receive(pipe) for pipe in pipes]
-    finally:
-        for process in processes:
-            process.join(5.0)
-            if process.is_alive():
-                process.kill()
-    return _combine(results)
-
-
-def _receive(pipe: Connection) -> MemberResult:
-    if not pipe.poll(_DEADLINE_SECONDS):
-        raise TimeoutError("a member of the benchmark gave no result")
-    result = pipe.recv()
-    assert isinstance(result, MemberResult)
-    return result
+    arguments = [(index, case, seconds, os.getpid()) for index in range(case.members)]
+    return _combine(run_members(_member, arguments, _DEADLINE_SECONDS))
 
 
 def _combine(results: list[MemberResult]) -> Result:
@@ -119,33 +99,30 @@ def _member(
     case: Case,
     seconds: float,
     run: int,
-    barrier: multiprocessing.synchronize.Barrier,
+    barrier: Barrier,
     pipe: Connection,
 ) -> None:
     uvloop.run(_Member(index, case, run).run(seconds, barrier, pipe))
 
 
 class _Member:
-    """One process of a case."""
+    """The node of one process."""
 
     def __init__(self, index: int, case: Case, run: int) -> None:
         machines = tuple(Machine(chr(ord("a") + number), 1) for number in range(case.members))
         self._case = case
         self._is_talker = case.outstanding > 0 or index == 0
-        self._config = NodeConfig(
-            machine=machines[index],
-            view=None if case.with_membership else View(ViewId(1, "a", 1), machines),
-            mode=BroadcastMode(("127.255.255.255", PORT)),
-            cluster=f"bench-{run}",
-            datagram_bytes_max=case.datagram_bytes_max,
-        )
+        self._me = machines[index]
+        self._machines = machines
+        self._cluster = f"bench-{run}"
         self._padding = bytes(case.message_bytes - _STAMP.size)
         self._delivered = 0
         self._latencies_ms: list[float] = []
         self._is_sending = False
 
-    async def run(self, seconds: float, barrier: multiprocessing.synchronize.Barrier, pipe: Connection) -> None:
-        self._node = Node(self._config, Upward(delivered=self._on_delivered))
+    async def run(self, seconds: float, barrier: Barrier, pipe: Connection) -> None:
+        self._node = self._open()
+        self._node.listen(Delivered=self._on_delivered)
         async with asyncio.timeout(_DEADLINE_SECONDS):
             while len(self._node.view.members) < self._case.members:
                 await asyncio.sleep(0.01)
@@ -159,8 +136,18 @@ class _Member:
         self._is_sending = False
         if low_load is not None:
             low_load.cancel()
-        await asyncio.sleep(0.3)  # others may still need what we have
+        await asyncio.sleep(0.3)  # others may still request what this one has
         self._node.close()
+
+    def _open(self) -> MulticastDriver:
+        mode = BroadcastMode(("127.255.255.255", PORT))
+        transport = PRESETS["loopback"].transport
+        if self._case.datagram_bytes_max is not None:
+            transport = replace(transport, datagram_bytes_max=self._case.datagram_bytes_max)
+        if self._case.with_membership:
+            return MulticastDriver.in_group(self._me, mode, transport, cluster=self._cluster)
+        view = View(ViewId(1, "a", 1), self._machines)
+        return MulticastDriver.in_view(self._me, view, mode, transport, cluster=self._cluster)
 
     async def _measure(self, seconds: float) -> MemberResult:
         self._delivered = 0
@@ -184,19 +171,19 @@ class _Member:
             self._send()
             await asyncio.sleep(0.005)
 
-    def _on_delivered(self, messages: tuple[Message, ...]) -> None:
+    def _on_delivered(self, delivered: Delivered) -> None:
+        messages = delivered.messages
         now = time.monotonic_ns()
         self._delivered += len(messages)
         sample = messages if len(messages) < _SAMPLE_EVERY else messages[::_SAMPLE_EVERY]
         self._latencies_ms += [(now - _STAMP.unpack_from(message.payload)[0]) / 1e6 for message in sample]
         if self._is_sending and self._case.outstanding:
-            me = self._config.machine
-            for _ in range(sum([message.sender == me for message in messages])):
+            for _ in range(sum([message.sender == self._me for message in messages])):
                 self._send()
 
 
 def ping_pong_ms(rounds: int = 2_000) -> float:
-    """Median time for a datagram to another process and back, through the same kind of event loop."""
+    """Returns the median time for a datagram to another process and back, through the same kind of event loop."""
     context = multiprocessing.get_context("spawn")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ours:
         ours.bind(("127.0.0.1", 0))
@@ -204,7 +191,7 @@ def ping_pong_ms(rounds: int = 2_000) -> float:
         echo = context.Process(target=_echo, args=(ours.getsockname(), rounds))
         echo.start()
         try:
-            _, address = ours.recvfrom(100)  # the other is there
+            _, address = ours.recvfrom(100)  # the other process has started
             times = []
             for _ in range(rounds):
                 started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Small entries, states and letters for tests of single modules, and hypothesis strategies for all letters."""
+"""Small entries, states and payloads for tests of single modules, and hypothesis strategies for all payloads."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from corel.messages import (
     Commit,
     Copy,
     Entry,
-    Letter,
     MessageId,
+    Payload,
+    PrimaryCheck,
     Priority,
-    Probe,
     Reds,
     Regular,
     State,
@@ -36,7 +36,7 @@ def machine(name: str, incarnation: int = 1) -> Machine:
 
 
 def message_id(text: str) -> MessageId:
-    """`"a3"`: the third of a."""
+    """Returns the id written like `"a3"`: the third message of a."""
     return MessageId(machine(text[0]), int(text[1:]))
 
 
@@ -53,7 +53,7 @@ def copy(text: str, clock: int, body: bytes | None = b"body") -> Copy:
 
 
 def names(entries: Iterable[Entry | Copy]) -> str:
-    """The reverse of `message_ids`."""
+    """Returns the ids as text, the reverse of `message_ids`."""
     return " ".join(f"{item.id.stream.name}{item.id.sequence}" for item in entries)
 
 
@@ -72,7 +72,7 @@ def state(
     roster: Roster = ROSTER,
     base_digest: bytes = EMPTY_DIGEST,
 ) -> State:
-    """Digests of green orders say how long they are."""
+    """Returns a state in which the digest of the green order says how long that is."""
     green_digest = green.to_bytes(DIGEST_BYTES, "big")
     return State(
         committed,
@@ -116,12 +116,12 @@ states = st.builds(
     st.booleans(),
     digests,
 )
-letters: st.SearchStrategy[Letter] = (
+payloads: st.SearchStrategy[Payload] = (
     st.builds(Regular, positives, bodies)
     | states
     | st.builds(Attempt, positives, digests)
     | st.builds(Commit, positives)
-    | st.builds(Probe, st.integers(0, 2**40))
+    | st.builds(PrimaryCheck, st.integers(0, 2**40))
     | st.builds(Priority, naturals, some_copies)
     | st.builds(Reds, some_copies, st.booleans())
 )

@@ -1,8 +1,8 @@
 """Changes in the middle of changes, enumerated: a view is cut after every single step between its beginning and
-the primary component, or the rest, that comes of it. Nodes may crash at that very step, and the write they had
-under way may be lost or kept. Then each part of the cut comes to rest, accepts messages, and all merge again.
+its end, in a primary component or without one. Nodes may crash at that very step, and the write they had under way
+may be lost or kept. Then each part of the cut comes to rest, accepts messages, and all merge again.
 
-    python -m tests.corel.cascades --jobs 2               # every urgency, anybody crashing, early merges: hours
+    python -m tests.corel.cascades --jobs 2               # every urgency, any node crashing, early merges: hours
     python -m tests.corel.cascades --jobs 2 --every 101   # minutes
 
 Demanded of each case: the invariants of section 3.4 at every step; that each part with a majority, and no other,
@@ -19,7 +19,7 @@ from multiprocessing import Pool
 from typing import NamedTuple, TypeAlias
 
 from corel.config import CorelConfig
-from corel.corel import Stage
+from corel.stages import Stage
 from tests.corel.harness import Act, Do, LogCluster, Urgency, in_step, one_by_one
 
 Parts: TypeAlias = tuple[str, ...]
@@ -29,17 +29,17 @@ Parts: TypeAlias = tuple[str, ...]
 
 
 def disks_last(act: Act) -> tuple[int, int]:
-    """Nobody completes a write while anything else can happen."""
+    """No node completes a write while anything else can happen."""
     return act.do is Do.SYNC, ord(act.name)
 
 
 def delivery_last(act: Act) -> tuple[int, int]:
-    """Everything is on disk, and known to be, before its order is."""
+    """Everything is on disk, and known to be, before its order is known."""
     return act.do is Do.DELIVER, ord(act.name)
 
 
 def last_first(act: Act) -> tuple[int, int]:
-    """As `one_by_one`, from the other end."""
+    """The same as `one_by_one`, from the other end."""
     return -ord(act.name), one_by_one(act)[1]
 
 
@@ -52,8 +52,8 @@ URGENCIES: dict[str, Urgency] = {
 
 
 def _cluster(everybody: str, urgency: Urgency) -> LogCluster:
-    """The checkers see more than the logs' own invariants, and cost less."""
-    config = CorelConfig(company_ms=0.0, debug_invariants=False)
+    """Returns a cluster without the logs' own checks of invariants: the checkers see more, and cost less."""
+    config = CorelConfig(write_gather_ms=0.0, debug_invariants=False)
     return LogCluster(everybody, config=config, urgency=urgency, in_bursts=True)
 
 
@@ -82,7 +82,7 @@ def merge_of_a_primary(urgency: Urgency) -> LogCluster:
 
 def faults_in_a_primary(urgency: Urgency) -> LogCluster:
     """A primary component falls apart in the middle of ordering messages, its parts end it differently, and a bare
-    majority is left: a part of it with those who were not there may be the next one."""
+    majority is left: a part of it together with nodes that were not there may be the next one."""
     cluster = _cluster("abcde", urgency)
     cluster.settle("abcde")
     cluster.submit("a", "a1")
@@ -106,7 +106,7 @@ def faults_in_a_primary(urgency: Urgency) -> LogCluster:
 
 
 def forgetful_disk(urgency: Urgency) -> LogCluster:
-    """One comes back with an empty disk, and another that was away all the time."""
+    """One node comes back with an empty disk, and another that was away all the time."""
     cluster = _cluster("abcde", urgency)
     cluster.settle("abcd", "e")
     cluster.submit("a", "a1 a2")
@@ -180,8 +180,8 @@ STORIES: dict[str, Story] = {
 
 
 class Case(NamedTuple):
-    """After `cut` steps `crash`, if it is anybody, crashes and comes back, and the view falls into parts; after
-    `again` more steps, or when all is quiet, they merge."""
+    """After `cut` steps the node `crash`, if there is one, crashes and comes back, and the view falls into parts;
+    after `again` more steps, or when all is quiet, they merge."""
 
     story: str
     urgency: str
@@ -193,21 +193,21 @@ class Case(NamedTuple):
 
 
 def begin(story: str, urgency: str) -> LogCluster:
-    """Until the view begins; what follows comes message by message."""
+    """Returns the story's cluster when the view begins; what follows comes message by message."""
     cluster = STORIES[story].begin(URGENCIES[urgency])
     cluster.in_bursts = False
     return cluster
 
 
 class Point(NamedTuple):
-    """Where a view can be cut: who acted last, and who has a write under way."""
+    """Where a view can be cut: which node acted last, and which nodes have a write under way."""
 
     last: str
     writing: str
 
 
 def points(story: str, urgency: str) -> list[Point]:
-    """Everything that happens if the view is not cut."""
+    """Returns a point for every step that happens if the view is not cut."""
     cluster = begin(story, urgency)
     found: list[Point] = []
     name = cluster.everybody[0]
@@ -221,9 +221,9 @@ def points(story: str, urgency: str) -> list[Point]:
 
 
 def cases(story: str, urgency: str, is_thorough: bool = False) -> Iterator[Case]:
-    """At every point, into all partitions without a crash, and into one of them (or all, of a bare majority) with
-    one of whoever acted last. If thorough, into all of them with a crash of anybody, and with the merge coming
-    before the parts are at rest."""
+    """Yields, at every point, a cut into each of the partitions without a crash, and into one of them (or into
+    each, for a bare majority) with a crash of the node that acted last. If thorough, also into each of them with a
+    crash of any node, and with the merge coming before the parts are at rest."""
     begin_, partitions = STORIES[story]
     everybody = begin_(URGENCIES[urgency]).everybody
     for cut, point in enumerate(points(story, urgency)):

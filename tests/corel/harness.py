@@ -10,12 +10,12 @@
 
 What can happen next at a node is an `Act`: it sends what its log wants sent, receives a message of its view,
 delivers one whose place is known, hears how far another's disk is, or completes a write. `step` performs one,
-`run` all, in an order that the cluster's `urgency` decides. Whatever is in `hold`, nobody performs.
+`run` all, in an order that the cluster's `urgency` decides. An act that is in `hold` is not performed.
 
-The messages of a view are received in the order of their sending, but for those of senders to whom a node is
-`deaf`, and delivered in that of their timestamps, once every member has received them. When a view ends, those who
-go on together get what any of them has, as `is_closing`; what none of them has is lost. Every node has a clock of
-its own, which receiving raises, and `advance_clock`.
+The messages of a view are received in the order of their sending, except those of senders to which a node is
+`deaf`, and delivered in the order of their timestamps, once every member has received them. When a view ends, the
+nodes that go on together get what any of them has, as `is_closing`; what none of them has is lost. Every node has
+a clock of its own, which rises when it receives a message, and by `advance_clock`.
 
 Every step is checked against the invariants of section 3.4, by the simulator's checkers."""
 
@@ -29,25 +29,37 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 from corel import codec
 from corel.config import CorelConfig
-from corel.corel import Corel, Stage
-from corel.effects import Effect, Event, Greened, Logged, Mark, Multicast, Persist, Proven, Reordered
-from corel.messages import Entry, Letter, MessageId
+from corel.corel import Corel
+from corel.effects import (
+    CorelEffect,
+    CorelEvent,
+    Greened,
+    Logged,
+    Mark,
+    Multicast,
+    Persist,
+    PrimaryConfirmed,
+    Reordered,
+    StageChanged,
+)
+from corel.messages import Entry, MessageId, Payload
 from corel.quorum import Roster
-from corel.storage import Lines, Write
+from corel.stages import Stage
+from corel.storage import Lines, LogWrite
 from tests.simulator.checkers.acknowledged import Acknowledged
 from tests.simulator.checkers.agreed_green import AgreedGreen
 from tests.simulator.checkers.causal_log import CausalLog
 from tests.simulator.checkers.log import History, LogChecker
 from tests.simulator.checkers.primaries import Primaries
 from tests.simulator.checkers.yellow_kept import YellowKept
-from tests.simulator.memory_log import MemoryLog
+from tests.simulator.corel.memory_log import MemoryLog
 from transport.effects import Journal
 from transport.messages import Machine, Message, Service, View, ViewId
 
 Kind = TypeVar("Kind")
 
 STEPS_MAX = 20_000
-"""No story is as long."""
+"""More steps than any story takes."""
 
 
 class Do(StrEnum):
@@ -68,13 +80,13 @@ class Act(NamedTuple):
 
 
 Urgency: TypeAlias = Callable[[Act], tuple[int, int]]
-"""Of what is possible, that with the least comes first."""
+"""Of the acts that are possible, the one with the lowest value comes first."""
 
 _KINDS = {do: place for place, do in enumerate(Do)}
 
 
 def in_step(act: Act) -> tuple[int, int]:
-    """Everybody does the same at about the same time."""
+    """All nodes do the same at about the same time."""
     return _KINDS[act.do], ord(act.name)
 
 
@@ -90,13 +102,13 @@ class Component:
         self.view = view
         self.sent: list[Message] = []
         self.holders: list[set[Machine]] = []
-        """Of each, who has received it."""
+        """The members that have received each message."""
         self.pasts: list[frozenset[int]] = []
-        """Of each, what its sender had received before."""
+        """The messages that the sender of each message had received before."""
 
 
 class Disk:
-    """A node's disk. A write is under way until `complete`."""
+    """The disk of one node. A write is under way until `complete`."""
 
     def __init__(self, name: str, cluster: LogCluster, lines: Lines) -> None:
         self.log = MemoryLog(lines)
@@ -105,18 +117,18 @@ class Disk:
         self._cluster = cluster
 
     def hold(self) -> None:
-        """No write is completed until `release`."""
+        """Lets no write complete until `release`."""
         self._cluster.hold.add(Act(self._name, Do.SYNC))
 
     def release(self) -> None:
         self._cluster.hold.discard(Act(self._name, Do.SYNC))
 
     def complete(self) -> None:
-        """The write under way is on disk, and the log hears of it."""
+        """Completes the write under way, and reports it to the log."""
         self._cluster.perform(Act(self._name, Do.SYNC))
 
     def crash(self, is_kept: bool) -> None:
-        """The write under way is kept, or lost: all of it."""
+        """Keeps the write under way, or loses all of it."""
         if self.under_way is not None and is_kept:
             self._cluster.write(self._name, self.under_way.write)
         self.under_way = None
@@ -132,12 +144,12 @@ class Node:
         self.clock = clock
         self.outbox: deque[bytes] = deque()
         self.received: set[int] = set()
-        """Which of the view's messages, numbered in the order of their sending."""
+        """The messages of the view that it has received, numbered in the order of their sending."""
         self.received_through = 0
-        """All before this one."""
+        """All messages before this number have been received."""
         self.undelivered: list[Message] = []
         self.heard: dict[Machine, tuple[int, ...]] = {}
-        """Marks on their way to here."""
+        """The marks on their way to this node."""
         self.is_closing = False
         self.sequence = 0
 
@@ -154,13 +166,13 @@ class LogCluster:
         in_bursts: bool = False,
     ) -> None:
         self.everybody = everybody
-        self.config = config or CorelConfig(company_ms=0.0, debug_invariants=True)
+        self.config = config or CorelConfig(write_gather_ms=0.0, debug_invariants=True)
         self.roster = roster or Roster.of(everybody)
         self.hold: set[Act] = set()
         self.deaf: set[tuple[str, str]] = set()
-        """Who does not hear whom while this view lasts."""
+        """Pairs of nodes of which the first does not hear the second while this view lasts."""
         self.in_bursts = in_bursts
-        """Whether all messages there are are received, or delivered, in one step."""
+        """Whether one step receives, or delivers, all messages that are there."""
         self.history = History()
         self.acknowledged = Acknowledged(self.history)
         self.checkers: list[LogChecker] = [
@@ -173,9 +185,9 @@ class LogCluster:
         self.nodes: dict[str, Node] = {}
         self.disks = {name: Disk(name, self, Lines(is_voter=True)) for name in everybody}
         self.logged: set[MessageId] = set()
-        """Everything that is on any disk."""
+        """The ids of all messages that are on any disk."""
         self.bodies: dict[MessageId, str] = {}
-        self.effects: dict[str, list[Effect]] = {name: [] for name in everybody}
+        self.effects: dict[str, list[CorelEffect]] = {name: [] for name in everybody}
         self._acts = sorted((Act(name, do) for name in everybody for do in Do), key=urgency)
         self._incarnations = dict.fromkeys(everybody, 0)
         self._clocks = dict.fromkeys(everybody, 0)
@@ -188,23 +200,23 @@ class LogCluster:
     # What goes in
 
     def submit(self, name: str, bodies: str) -> list[MessageId]:
-        """A message for each word."""
+        """Submits a message for each word."""
         log = self[name]
         ids = [log.submit(body.encode()) for body in bodies.split()]
         self.bodies.update(zip(ids, bodies.split(), strict=True))
         self._execute(self.nodes[name], log.send())
         return ids
 
-    def probe(self, name: str, number: int) -> None:
-        """It asks whether its component is still the primary one."""
-        self._execute(self.nodes[name], self[name].probe(number))
+    def check_primary(self, name: str, number: int) -> None:
+        """Has the node ask whether its component is still the primary one."""
+        self._execute(self.nodes[name], self[name].check_primary(number))
 
-    def proven(self, name: str) -> list[int]:
-        """The probes that had an answer."""
-        return [effect.number for effect in self.effects[name] if isinstance(effect, Proven)]
+    def confirmed(self, name: str) -> list[int]:
+        """Returns the numbers of the primary checks that were answered."""
+        return [effect.number for effect in self.effects[name] if isinstance(effect, PrimaryConfirmed)]
 
     def views(self, *components: str) -> None:
-        """Ends the views of all of these, and begins the next ones. Nobody is in both an old and a new one."""
+        """Ends the views of all these nodes, and begins the next ones. No node is in both an old and a new one."""
         old = {name: self.nodes[name].component for names in components for name in names}
         for names in components:
             groups = {id(old[name]): [n for n in names if old[n] is old[name]] for name in names}
@@ -237,13 +249,13 @@ class LogCluster:
         return self.disks[name]
 
     def crash(self, name: str, is_kept: bool = False) -> None:
-        """With the write under way kept, or lost. The others' view is for the story to end."""
+        """Crashes a node, whose write under way is kept or lost. The story has to end the others' view."""
         node = self.nodes.pop(name)
         self._clocks[name] = node.clock
         self.disks[name].crash(is_kept)
 
     def start(self, name: str) -> None:
-        """In a view of its own, as another incarnation if it has crashed."""
+        """Starts a node in a view of its own, as another incarnation if it has crashed."""
         self._incarnations[name] += 1
         me = Machine(name, self._incarnations[name])
         disk = self.disks[name]
@@ -261,14 +273,14 @@ class LogCluster:
         self.start(name)
 
     def replace_disk(self, name: str) -> None:
-        """By an empty one. What was nowhere else is lost."""
+        """Replaces the disk by an empty one. What was nowhere else is lost."""
         self.disks[name].log = MemoryLog(Lines())
         self.acknowledged.forget_disk(name)
 
     # What happens
 
     def step(self) -> Act | None:
-        """The most urgent of what is possible."""
+        """Performs the most urgent of the acts that are possible, and returns it."""
         for act in self._acts:
             node = self.nodes.get(act.name)
             if node is not None and act not in self.hold and self._is_possible(node, act.do):
@@ -277,7 +289,7 @@ class LogCluster:
         return None
 
     def run(self) -> int:
-        """Returns how many steps it took."""
+        """Performs acts until none is possible. Returns how many steps it took."""
         for count in range(STEPS_MAX):
             if self.step() is None:
                 return count
@@ -304,7 +316,7 @@ class LogCluster:
             self._deliver(node)
 
     def each(self, do: Do, names: str, count: int = 1) -> None:
-        """So many times, by each of these in turn."""
+        """Has each of these nodes in turn do this so many times."""
         for name in names:
             for _ in range(count):
                 self.perform(Act(name, do))
@@ -315,13 +327,13 @@ class LogCluster:
         return {self[name].stage for name in names or self.everybody}
 
     def picture(self, name: str) -> str:
-        """Bodies of green | yellow | red messages."""
+        """Returns the bodies of green | yellow | red messages."""
         queue = self[name].queue
         ids = [self.history.order[: queue.green], [e.id for e in queue.yellow], [e.id for e in queue.red]]
         return "|".join(" ".join(self.bodies[message_id] for message_id in zone) for zone in ids)
 
     def pictures(self, names: str = "") -> set[str]:
-        """Those of all of them: one, if they agree."""
+        """Returns the pictures of all these nodes: one, if they agree."""
         return {self.picture(name) for name in names or self.everybody}
 
     def colors(self, name: str) -> str:
@@ -329,31 +341,32 @@ class LogCluster:
         return "g" * queue.green + "y" * len(queue.yellow) + "r" * len(queue.red)
 
     def on_disk(self, name: str) -> str:
-        """What a crash now, the write under way being lost, would leave, as `picture` shows it."""
+        """Returns what a crash now would leave if it lost the write under way, as `picture` shows it."""
         log = self.disks[name].log
         queue = log.load().queue
         green = [entry.id for entry in log.green(0, queue.green)]
         zones = [green, [e.id for e in queue.yellow], [e.id for e in queue.red]]
         return "|".join(" ".join(self.bodies[message_id] for message_id in zone) for zone in zones)
 
-    def letters(self, kind: type[Kind], name: str = "") -> list[Kind]:
-        """Those of this kind that were sent in the view of this node, or in all views, by whomever."""
+    def payloads(self, kind: type[Kind], name: str = "") -> list[Kind]:
+        """Returns the payloads of this kind that any member sent in the view of this node, or in all views."""
         components = {id(node.component): node.component for node in self.nodes.values()}
         if name:
             components = {0: self.nodes[name].component}
         sent = [message for component in components.values() for message in component.sent]
-        return [letter for message in sent if isinstance(letter := codec.decode(message.payload), kind)]
+        return [payload for message in sent if isinstance(payload := codec.decode(message.payload), kind)]
 
-    def outgoing(self, name: str) -> list[Letter]:
-        """What its log wants sent and has not left yet."""
+    def outgoing(self, name: str) -> list[Payload]:
+        """Returns the payloads that its log wants sent and that have not left yet."""
         return [codec.decode(payload) for payload in self.nodes[name].outbox]
 
-    def journal(self, name: str, event: Event) -> list[Journal]:
-        return [e for e in self.effects[name] if isinstance(e, Journal) and e.event is event]
+    def journal(self, name: str, event: CorelEvent) -> list[Journal]:
+        entries = [e.journal() if isinstance(e, StageChanged) else e for e in self.effects[name]]
+        return [e for e in entries if isinstance(e, Journal) and e.event is event]
 
     def check_finished(self) -> None:
-        """Everybody is in one primary component, and everything that was ever on a disk, or accepted by somebody
-        who has not crashed since, is green."""
+        """Checks that all nodes are in one primary component, and that everything that was ever on a disk, or
+        accepted by a node that has not crashed since, is green."""
         assert self.stages() == {Stage.PRIMARY}, str(self)
         for checker in self.checkers:
             checker.finished({name: node.log for name, node in self.nodes.items()})
@@ -367,7 +380,7 @@ class LogCluster:
 
     # Inside
 
-    def write(self, name: str, write: Write) -> None:
+    def write(self, name: str, write: LogWrite) -> None:
         self.disks[name].log.apply(write)
         self.logged.update(record.id for record in write.records)
 
@@ -383,8 +396,8 @@ class LogCluster:
         return self._is_deliverable(node)
 
     def _next_to_receive(self, node: Node) -> int | None:
-        """The first that is neither here nor from somebody who is not heard, directly or by way of what it
-        follows."""
+        """Returns the first message that the node has not received and can: it hears its sender, and has
+        everything that the message follows."""
         sent, received = node.component.sent, node.received
         while node.received_through in received:
             node.received_through += 1
@@ -396,7 +409,8 @@ class LogCluster:
         return None
 
     def _is_deliverable(self, node: Node) -> bool:
-        """Its first message is everybody's, and has no predecessor that is still on its way here."""
+        """Returns whether every member has the node's first undelivered message, and no message before it is still
+        on its way to the node."""
         if not node.undelivered:
             return False
         component, first = node.component, node.undelivered[0]
@@ -413,7 +427,7 @@ class LogCluster:
         self._execute(node, node.log.persisted(persist.token))
 
     def _send(self, node: Node) -> None:
-        """Its sender receives it at once."""
+        """Sends the next payload of a node, which receives it at once."""
         component = node.component
         node.clock += 1
         node.sequence += 1
@@ -453,7 +467,7 @@ class LogCluster:
         self._execute(node, node.log.delivered(messages, is_closing=False))
 
     def _close(self, group: list[Node]) -> None:
-        """Those who go on together get what any of them has, and deliver it."""
+        """Gives the nodes that go on together what any of them has, and delivers it."""
         for node in group:
             node.is_closing = True
         together = set().union(*[node.received for node in group])
@@ -462,7 +476,7 @@ class LogCluster:
             if node.undelivered:
                 self._execute(node, node.log.delivered(node.undelivered, is_closing=True))
 
-    def _execute(self, node: Node, effects: list[Effect]) -> None:
+    def _execute(self, node: Node, effects: list[CorelEffect]) -> None:
         name, log = node.machine.name, node.log
         self.effects[name] += effects
         for effect in effects:
@@ -481,9 +495,9 @@ class LogCluster:
                 for checker in self.checkers:
                     checker.logged(name, log, effect)
             elif isinstance(effect, Journal):
-                assert effect.event is not Event.REFUSED, f"{name} refused {effect.id}: {effect.reason}"
+                assert effect.event is not CorelEvent.REFUSED, f"{name} refused {effect.id}: {effect.reason}"
             else:
-                assert isinstance(effect, (Reordered, Proven))
+                assert isinstance(effect, (Reordered, PrimaryConfirmed, StageChanged))
         for checker in self.checkers:
             checker.stepped(name, log)
 
@@ -507,7 +521,8 @@ class LogCluster:
             setattr(log.queue, method, partial(self._add, log, getattr(log.queue, method)))
 
     def _add(self, log: Corel, add: Callable[[Entry], None], entry: Entry) -> None:
-        """A message of its own is about to enter its queue: what it has is the message's past."""
+        """Records what a node has when a message of its own is about to enter its queue: that is the message's
+        past."""
         if entry.id.stream == log.me:
             self.history.pasts[entry.id] = {**log.queue.green_last, **dict(log.queue.have())}
         add(entry)

@@ -7,7 +7,7 @@ import pytest
 from tests.corel.cascades import STORIES, cases, points, run
 
 CHUNKS = 8
-"""So that workers can share a story."""
+"""The parts into which a story's cases are split, so that test workers can share it."""
 
 TRIED = [
     # story, urgency, steps after which its view is cut, cases

@@ -1,5 +1,5 @@
-"""Letters as bytes: what we encode comes back, whatever else arrives is an error, and little bytes make no large
-letters."""
+"""Payloads as bytes: what we encode comes back, everything else is an error, and few bytes do not make large
+payloads."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corel import codec
-from corel.codec import LetterError
-from corel.messages import DIGEST_BYTES, EMPTY_DIGEST, Copy, Letter, MessageId, Priority, State
-from tests.corel.builders import VIEW, letters, machine, message_ids, state, tails
+from corel.codec import PayloadError
+from corel.messages import DIGEST_BYTES, EMPTY_DIGEST, Copy, MessageId, Payload, Priority, State
+from tests.corel.builders import VIEW, machine, message_ids, payloads, state, tails
 from tests.transport.strategies import almost_frames, structures, thorough
 from transport.messages import NAME_BYTES_MAX, SEQUENCE_MAX
 
 REGULAR, STATE, ATTEMPT, COMMIT, PRIORITY, REDS = range(6)
 D = EMPTY_DIGEST
 NAMES = [["a", 1], [7, "a", 1]]
-"""Stream a.1 and view 7.a.1, at places 0 and 1."""
+"""Stream a.1 at place 0 and view 7.a.1 at place 1."""
 
 
-def decode(*items: object) -> Letter:
+def decode(*items: object) -> Payload:
     return codec.decode(msgpack.packb(items))
 
 
-def state_of(tail: list[object], have: list[object] | None = None) -> Letter:
+def state_of(tail: list[object], have: list[object] | None = None) -> Payload:
     return decode(STATE, 0, 0, 0, D, 0, D, tail, have or [], True, D)
 
 
@@ -38,9 +38,9 @@ def state_of(tail: list[object], have: list[object] | None = None) -> Letter:
 
 
 @thorough
-@given(letters)
-def test_every_letter_comes_back_as_it_was_sent(letter: Letter) -> None:
-    assert codec.decode(codec.encode(letter)) == letter
+@given(payloads)
+def test_every_payload_comes_back_as_it_was_sent(payload: Payload) -> None:
+    assert codec.decode(codec.encode(payload)) == payload
 
 
 @thorough
@@ -127,39 +127,39 @@ def refused(name: str, make: Callable[[], Any]) -> Any:
         refused("nothing", lambda: codec.decode(b"")),
         refused("text that is not UTF-8", lambda: codec.decode(b"\x92\x03\xa1\xff")),
         refused("arrays in arrays in arrays", lambda: codec.decode(b"\x91" * 100_000 + b"\x01")),
-        refused("an array longer than the letter", lambda: codec.decode(b"\xdd\xff\xff\xff\xff")),
+        refused("an array longer than the payload", lambda: codec.decode(b"\xdd\xff\xff\xff\xff")),
     ],
 )
-def test_what_is_not_a_letter_is_refused(make: Callable[[], Letter]) -> None:
-    with pytest.raises(LetterError):
+def test_what_is_not_a_payload_is_refused(make: Callable[[], Payload]) -> None:
+    with pytest.raises(PayloadError):
         make()
 
 
 @thorough
 @given(structures)
 def test_whatever_msgpack_can_say_is_refused_or_understood(structure: object) -> None:
-    with suppress(LetterError):
+    with suppress(PayloadError):
         codec.decode(msgpack.packb(structure))
 
 
 @thorough
 @given(almost_frames)
-def test_whatever_looks_almost_like_a_letter_is_refused_or_understood(items: list[object]) -> None:
+def test_whatever_looks_almost_like_a_payload_is_refused_or_understood(items: list[object]) -> None:
     for kind in range(7):
-        with suppress(LetterError):
+        with suppress(PayloadError):
             decode(kind, *items)
 
 
 @thorough
-@given(letters, st.data())
-def test_a_letter_with_a_byte_changed_missing_or_added_is_refused_or_understood(
-    letter: Letter, data: st.DataObject
+@given(payloads, st.data())
+def test_a_payload_with_a_byte_changed_missing_or_added_is_refused_or_understood(
+    payload: Payload, data: st.DataObject
 ) -> None:
-    original = codec.encode(letter)
+    original = codec.encode(payload)
     place = data.draw(st.integers(0, len(original) - 1))
     byte = data.draw(st.binary(max_size=2))
     for changed in (original[:place] + byte + original[place + 1 :], original[:place] + byte + original[place:]):
-        with suppress(LetterError):
+        with suppress(PayloadError):
             codec.decode(changed)
 
 
@@ -167,7 +167,7 @@ def test_a_letter_with_a_byte_changed_missing_or_added_is_refused_or_understood(
 def test_a_run_too_long_to_be_true_is_refused_before_it_is_unrolled(count: int) -> None:
     tracemalloc.start()
     try:
-        with pytest.raises(LetterError):
+        with pytest.raises(PayloadError):
             state_of(["a", 1, 1, count])
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
@@ -178,5 +178,5 @@ def test_ids_are_bounded_in_their_sum_before_any_is_made() -> None:
     runs = ["a", 1, 1, 65_536] * 64
     digest = bytes(DIGEST_BYTES)
     payload = msgpack.packb([1, 0, 0, 0, digest, 0, digest, runs, [], True, digest])
-    with pytest.raises(codec.LetterError, match="more than"):
+    with pytest.raises(codec.PayloadError, match="more than"):
         codec.decode(payload)

@@ -7,18 +7,18 @@ from copy import deepcopy
 import pytest
 
 from corel.config import CorelConfig
-from corel.corel import Stage
 from corel.effects import Logged
 from corel.messages import MessageId
 from corel.outbox import TooLarge
-from corel.recovery import Contradiction
+from corel.recovery_plan import Contradiction
+from corel.stages import Stage
 from corel.storage import Lines, Record, Yellow, restore
 from tests.corel.harness import LogCluster
 from transport.messages import Machine, ViewId
 
 
 def reported(cluster: LogCluster, name: str) -> list[MessageId]:
-    """What the node has said is on its disk."""
+    """Returns the messages that the node has reported as being on its disk."""
     logged = [effect for effect in cluster.effects[name] if isinstance(effect, Logged)]
     return [entry.id for effect in logged for entry in effect.entries]
 
@@ -38,7 +38,7 @@ def test_a_message_logged_across_a_view_change_is_reported() -> None:
 
 
 def test_a_body_that_could_not_be_retransmitted_is_refused_and_uses_up_nothing() -> None:
-    cluster = LogCluster("ab", config=CorelConfig(body_bytes_max=100, company_ms=0.0))
+    cluster = LogCluster("ab", config=CorelConfig(body_bytes_max=100, write_gather_ms=0.0))
     cluster.settle("ab")
     with pytest.raises(TooLarge, match="101 bytes; at most 100"):
         cluster["a"].submit(bytes(101))
@@ -53,7 +53,7 @@ def test_messages_of_folded_streams_are_green_wherever_the_log_is_read_from() ->
 
 
 def test_a_node_that_catches_up_again_and_again_with_folded_streams_is_not_waited_for() -> None:
-    cluster = LogCluster("abc", config=CorelConfig(batch_bytes_max=1, batches_ahead_max=1, company_ms=0.0))
+    cluster = LogCluster("abc", config=CorelConfig(batch_bytes_max=1, batches_ahead_max=1, write_gather_ms=0.0))
     cluster.settle("abc")
     cluster.submit("a", "x y")
     cluster.run()

@@ -7,8 +7,8 @@ from corel.corel import Corel
 from corel.inspection import inspect
 from corel.messages import Color, Entry, MessageId
 from corel.quorum import Roster
-from corel.storage import Lines, Record, Write
-from tests.simulator.memory_log import MemoryLog
+from corel.storage import Lines, LogWrite, Record
+from tests.simulator.corel.memory_log import MemoryLog
 from transport.messages import Machine, View, ViewId
 
 A = Machine("a", 1)
@@ -28,8 +28,8 @@ def test_every_message_has_its_place_and_colour_whatever_is_on_disk_of_it() -> N
         corel.queue.add_red(entry(sequence))
     corel.queue.turn_yellow()
     corel.queue.add_red(entry(4))
-    log.apply(Write(tuple(map(Record.of, corel.queue)), (0,), None, Lines(next_arrival=4, green=1)))
-    corel._turn_green(2, [])
+    log.apply(LogWrite(tuple(map(Record.of, corel.queue)), (0,), None, Lines(next_arrival=4, green=1)))
+    corel._state.turn_green(2, [])
     corel._writer._to_green = corel._writer._to_green[1:]  # the first is on disk by now
     seen = inspect(corel, log, 0, 10)
     assert [(one.position, one.color) for one in seen] == [

@@ -1,4 +1,4 @@
-"""The invariants notice what they are there for."""
+"""The invariants notice the faults that they are there for."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from corel.invariants import Invariants
-from corel.message_queue import BrokenInvariant, MessageQueue
+from corel.message_queue import MessageQueue
 from corel.messages import Entry, MessageId
+from transport.errors import BrokenInvariant
 from transport.messages import Machine, ViewId
 
 A, B = Machine("a", 1), Machine("b", 1)
@@ -19,7 +20,8 @@ def entry(stream: Machine, sequence: int, clock: int) -> Entry:
 
 
 def queue() -> MessageQueue:
-    """Two committed to, two received since in the primary, two red."""
+    """Returns a queue with two messages committed to, two received in the primary component since, and two red
+    ones."""
     made = MessageQueue()
     for sequence, clock in ((1, 10), (2, 30)):
         made.add_red(entry(A, sequence, clock))

@@ -6,14 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corel.message_queue import BrokenInvariant, MessageQueue, chained
+from corel.message_queue import MessageQueue, chained
 from corel.messages import DIGEST_BYTES, EMPTY_DIGEST, Entry
 from tests.corel.builders import entry, machine, message_id, message_ids, names, vector
 from tests.transport.strategies import thorough
+from transport.errors import BrokenInvariant
 
 
 def queue_of(yellow: str = "", red: str = "") -> MessageQueue:
-    """Timestamps are in the order given."""
+    """Returns a queue in which timestamps are in the order given."""
     queue = MessageQueue()
     entries = [entry(text, clock) for clock, text in enumerate(f"{yellow} {red}".split(), 1)]
     count = len(yellow.split())

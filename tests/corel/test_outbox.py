@@ -1,11 +1,11 @@
-"""Own messages until everybody has them."""
+"""Own messages until every member has them."""
 
 from __future__ import annotations
 
 from corel.config import CorelConfig
-from corel.corel import Stage
 from corel.messages import Regular
 from corel.outbox import Outbox
+from corel.stages import Stage
 from tests.corel.harness import LogCluster
 from transport.messages import Machine
 
@@ -51,7 +51,9 @@ def test_what_had_left_when_a_view_ended_holds_up_nothing_in_the_next() -> None:
 
 def test_the_slowest_disk_sets_the_pace_in_primary_and_minority_alike() -> None:
     for component, stage in (("abc", Stage.PRIMARY), ("ab", Stage.NON_PRIMARY)):
-        cluster = LogCluster("abcd", config=CorelConfig(unlogged_max=2, company_ms=0.0, debug_invariants=True))
+        cluster = LogCluster(
+            "abcd", config=CorelConfig(unlogged_max=2, write_gather_ms=0.0, debug_invariants=True)
+        )
         cluster.settle(component)
         cluster.disk("b").hold()
         cluster.submit("a", "u v w x y")

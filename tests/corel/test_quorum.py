@@ -1,4 +1,4 @@
-"""Majorities of a roster, and what lets a node vote again whose disk forgot."""
+"""Majorities of a roster, and what lets a node vote again whose disk lost its data."""
 
 from __future__ import annotations
 

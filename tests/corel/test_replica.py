@@ -1,4 +1,4 @@
-"""The log over a membership: what is of a view that is over is not said in the next."""
+"""The log over a membership: what belongs to a view that is over is not sent in the next."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from corel.config import CorelConfig
 from corel.corel import Corel
 from corel.effects import Mark, Multicast, Persist, Solicit
 from corel.quorum import Roster
-from corel.replica import Effect, Replica
+from corel.replica import Replica, ReplicaEffect
 from corel.storage import Lines
 from membership.config import MembershipConfig
 from membership.group import Group
-from tests.simulator.memory_log import MemoryLog
+from tests.simulator.corel.memory_log import MemoryLog
 from transport.config import TransportConfig
 from transport.messages import Machine, ViewId
 
@@ -21,7 +21,7 @@ OVER = ViewId(0, "a", 1)
 
 
 class Watched(Group):
-    """Remembers what it is told to tell."""
+    """A group that records the marks and requests that it is asked to send."""
 
     def __init__(self) -> None:
         super().__init__(A, MembershipConfig(), TransportConfig(), Random(1), 0.0)
@@ -57,7 +57,7 @@ def test_marks_and_requests_of_a_view_that_is_over_are_not() -> None:
 def test_a_mark_is_announced_while_a_message_is_on_its_way_to_disk() -> None:
     made, group = replica()
 
-    def finish_writes(effects: list[Effect]) -> None:
+    def finish_writes(effects: list[ReplicaEffect]) -> None:
         for effect in effects:
             if isinstance(effect, Persist):
                 finish_writes(made.persisted(effect.token))
@@ -74,7 +74,7 @@ def test_a_mark_is_announced_while_a_message_is_on_its_way_to_disk() -> None:
     assert not made.log.will_mark
 
 
-def test_letters_of_a_view_that_is_over_are_not_sent() -> None:
+def test_payloads_of_a_view_that_is_over_are_not_sent() -> None:
     made, group = replica()
     made._from_log([Multicast(b"of the last view", OVER)])
     assert group.lansis.queued_messages() == 0

@@ -40,7 +40,7 @@ def test_the_least_timestamp_comes_first_once_all_have_been_heard() -> None:
     assert merge.is_done()
 
 
-def test_a_letter_is_logged_when_its_last_copy_is() -> None:
+def test_a_payload_is_logged_when_its_last_copy_is() -> None:
     merge = Merge([A])
     merged = merge.add(A, [copy("a1", 1), copy("c1", 2), copy("a2", 3)], carrier=7, is_last=True)
     assert [(item.sender, item.carrier) for item in merged] == [(A, 0), (A, 0), (A, 7)]
@@ -54,19 +54,19 @@ def test_who_has_finished_or_was_never_to_send_is_not_expected() -> None:
 
 @st.composite
 def deals(draw: st.DrawFn) -> list[tuple[int, list[Copy], bool]]:
-    """Twenty messages, each retransmitted by one of three, in batches, interleaved in any way."""
+    """Up to twenty messages, each retransmitted by one of three members, in batches, interleaved in any way."""
     hands: list[list[Copy]] = [[], [], []]
     for clock in range(1, draw(st.integers(1, 20)) + 1):
         hands[draw(st.integers(0, 2))].append(copy(f"a{clock}", clock))
-    letters: list[list[tuple[int, list[Copy], bool]]] = []
+    payloads: list[list[tuple[int, list[Copy], bool]]] = []
     for sender, hand in enumerate(hands):
         size = draw(st.integers(1, 4))
         parts = [hand[start : start + size] for start in range(0, len(hand), size)]
-        letters.append([(sender, part, part is parts[-1]) for part in parts])
+        payloads.append([(sender, part, part is parts[-1]) for part in parts])
     dealt: list[tuple[int, list[Copy], bool]] = []
-    while any(letters):
-        sender = draw(st.sampled_from([number for number, left in enumerate(letters) if left]))
-        dealt.append(letters[sender].pop(0))
+    while any(payloads):
+        sender = draw(st.sampled_from([number for number, left in enumerate(payloads) if left]))
+        dealt.append(payloads[sender].pop(0))
     return dealt
 
 

@@ -1,6 +1,6 @@
 """The traps of the design, one by one. Each story goes wrong if the rule behind it is missing.
 
-Trap 11, damaged records, is the store's: `test_store.py`."""
+Trap 11, damaged records, concerns the log on disk: `test_lmdb_log.py`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from itertools import pairwise
 from random import Random
 
 from corel.config import CorelConfig
-from corel.corel import Cause, Stage
-from corel.effects import Event, Solicit
+from corel.effects import CorelEvent, Solicit
 from corel.messages import Attempt, Commit, Reds, Regular, State
 from corel.quorum import Roster
+from corel.stages import Cause, Stage
 from tests.corel.harness import Act, Do, LogCluster
 from transport.messages import Machine
 
 
 def primary(everybody: str, roster: str = "", **options: object) -> LogCluster:
-    """Of these, among all of the roster."""
+    """Returns a cluster in which these nodes, among all of the roster, are a primary component."""
     cluster = LogCluster(roster or everybody, **options)  # type: ignore[arg-type]
     cluster.settle(everybody, *[name for name in roster if name not in everybody])
     return cluster
@@ -58,15 +58,15 @@ def test_1_a_crash_before_the_disk_has_it_leaves_no_promise_behind() -> None:
 def test_1_the_attempt_is_told_when_it_is_on_disk() -> None:
     cluster = LogCluster("abc")
     cluster.views("abc")
-    cluster.run_until(lambda: cluster["b"].plan)
+    cluster.run_until(lambda: cluster["b"]._recovery.plan)
     cluster.disk("b").hold()
     cluster.run()
     assert (cluster["b"].stage, cluster["b"].attempted) == (Stage.ESTABLISHING, 1)
-    assert len(cluster.letters(Attempt, "b")) == 2
+    assert len(cluster.payloads(Attempt, "b")) == 2
     assert cluster.disk("b").log.lines.attempted == 0
     cluster.disk("b").complete()
     assert cluster.disk("b").log.lines.attempted == 1
-    assert [type(letter) for letter in cluster.outgoing("b")] == [Attempt]
+    assert [type(payload) for payload in cluster.outgoing("b")] == [Attempt]
 
 
 def test_1_the_commitment_is_told_when_it_is_on_disk_together_with_the_yellow_marking() -> None:
@@ -78,11 +78,11 @@ def test_1_the_commitment_is_told_when_it_is_on_disk_together_with_the_yellow_ma
     cluster.run_until(lambda: cluster["b"].committed)
     cluster.disk("b").hold()
     cluster.run()
-    assert len(cluster.letters(Commit, "b")) == 2
+    assert len(cluster.payloads(Commit, "b")) == 2
     assert (cluster.disk("b").log.lines.committed, cluster.on_disk("b")) == (0, "||x")
     cluster.disk("b").complete()
     assert (cluster.disk("b").log.lines.committed, cluster.on_disk("b")) == (1, "|x|")
-    assert [type(letter) for letter in cluster.outgoing("b")] == [Commit]
+    assert [type(payload) for payload in cluster.outgoing("b")] == [Commit]
 
 
 # 2. A sender that forgets its own messages
@@ -150,9 +150,9 @@ def test_3_a_fault_in_mid_recovery_leaves_retransmissions_to_finish_though_nobod
     cluster.submit("a", "x")
     cluster.run()
     cluster.views("abcde")
-    cluster.run_until(lambda: cluster["a"].plan)
+    cluster.run_until(lambda: cluster["a"]._recovery.plan)
     cluster.settle("abcd", "e")
-    assert len(cluster.letters(State, "a")) == 4
+    assert len(cluster.payloads(State, "a")) == 4
     assert cluster.pictures("abcd") == {"x||"}
 
 
@@ -160,9 +160,9 @@ def test_3_the_next_attempt_is_higher_than_any_that_any_member_knows_of() -> Non
     """a's attempt is on its disk, and b's is not, when d leaves and b crashes."""
     cluster = LogCluster("abcd")
     cluster.views("abcd")
-    cluster.run_until(lambda: cluster["b"].plan)
+    cluster.run_until(lambda: cluster["b"]._recovery.plan)
     cluster.disk("b").hold()
-    cluster.run_until(lambda: cluster.letters(Attempt, "a"))
+    cluster.run_until(lambda: cluster.payloads(Attempt, "a"))
     cluster.restart("b")
     cluster.disk("b").release()
     assert (cluster["a"].attempted, cluster["b"].attempted) == (1, 0)
@@ -195,7 +195,7 @@ def test_4_yellow_retreats_to_the_common_prefix_of_the_zones() -> None:
         cluster.crash(name)
     cluster.settle("ab")
     assert cluster.pictures("ab") == {"|w|x y"}
-    demoted = [cluster.journal(name, Event.DEMOTED)[-1].details for name in "ab"]
+    demoted = [cluster.journal(name, CorelEvent.DEMOTED)[-1].details for name in "ab"]
     assert demoted == [{"ids": ["d.1.1"], "count": 1}, {"ids": ["e.1.1"], "count": 1}]
 
 
@@ -251,7 +251,7 @@ def test_4_acknowledgements_count_only_in_the_view_they_were_sent_in() -> None:
 
 def test_4_who_has_another_order_commits_to_nothing() -> None:
     """It cannot be; if it is, nobody may go on as if it were not."""
-    cluster = LogCluster("abcde", config=CorelConfig(company_ms=0.0, debug_invariants=False))
+    cluster = LogCluster("abcde", config=CorelConfig(write_gather_ms=0.0, debug_invariants=False))
     for name in "ab":
         cluster.submit(name, name)
         cluster.run()
@@ -261,7 +261,7 @@ def test_4_who_has_another_order_commits_to_nothing() -> None:
     cluster.settle("abc")
     assert cluster.stages("abc") == {Stage.NON_PRIMARY}
     assert {cluster[name].committed for name in "abc"} == {0}
-    reasons = {cluster.journal(name, Event.STATE)[-1].reason for name in "abc"}
+    reasons = {cluster.journal(name, CorelEvent.STATE)[-1].reason for name in "abc"}
     assert reasons == {Cause.ORDERS_DIFFER}
 
 
@@ -323,10 +323,10 @@ def test_6_the_state_is_told_when_everything_before_it_is_on_disk() -> None:
     cluster.submit("a", "y")
     cluster.run()
     cluster.settle("ab", "c")
-    assert len(cluster.letters(State, "a")) == 1
+    assert len(cluster.payloads(State, "a")) == 1
     cluster.disk("b").complete()
     cluster.run()
-    assert len(cluster.letters(State, "a")) == 1
+    assert len(cluster.payloads(State, "a")) == 1
     cluster.disk("b").complete()
     (state,) = cluster.outgoing("b")
     assert isinstance(state, State)
@@ -461,11 +461,11 @@ def test_10_retransmitters_do_not_wait_for_each_other() -> None:
             cluster.submit(name, f"{name}{number}")
             cluster.run()
     cluster.views("abcde")
-    cluster.run_until(lambda: any(isinstance(letter, Reds) for letter in cluster.outgoing("d")))
+    cluster.run_until(lambda: any(isinstance(payload, Reds) for payload in cluster.outgoing("d")))
     cluster.hold.add(Act("d", Do.DELIVER))
     cluster.hold.add(Act("e", Do.RECEIVE))
     cluster.run()
-    assert len(cluster.letters(Reds, "a")) == 6
+    assert len(cluster.payloads(Reds, "a")) == 6
     cluster.hold.clear()
     cluster.run()
     assert cluster.pictures() == {"e0 d0 e1 d1 e2 d2||"}
@@ -495,11 +495,11 @@ def test_regular_messages_wait_in_the_queue_until_the_recovery_is_over() -> None
     """b is primary and sends x while a still waits for a commitment."""
     cluster = LogCluster("abc")
     cluster.views("abc")
-    cluster.run_until(lambda: len(cluster.letters(Commit)) == 3)
+    cluster.run_until(lambda: len(cluster.payloads(Commit)) == 3)
     cluster.hold.add(Act("a", Do.DELIVER))
     cluster.submit("b", "x")
     cluster.run()
-    assert len(cluster.letters(Regular, "a")) == 1
+    assert len(cluster.payloads(Regular, "a")) == 1
     assert (cluster.picture("a"), cluster.picture("b")) == ("||", "|x|")
     cluster.hold.clear()
     cluster.run()

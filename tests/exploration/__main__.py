@@ -1,5 +1,5 @@
-"""`python -m tests.exploration [CASE ...]`: explores cases and prints what there was; exit status 1 if anything
-was found that must not be, with the shortest way to it."""
+"""`python -m tests.exploration [CASE ...]`: explores cases and prints how many states each has. If a forbidden
+state is found, it prints a shortest way to it, and the exit status is 1."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def main() -> int:
 
 
 def _run(case: Case, depth_max: int | None, states_max: int | None) -> bool:
-    """Explores the parts of a case up to the first offence; returns whether there is one."""
+    """Explores the parts of a case up to the first offence, and returns whether there was one."""
     for rules in case.parts:
         depths = [depth for depth in (case.depth_max, depth_max) if depth is not None]
         found = explore(case.start(rules), min(depths, default=None), states_max, _show_progress)

@@ -1,7 +1,7 @@
-"""The cases: who is in which view at first, what has been sent in it, and what may go wrong.
+"""The cases: which machines are in which view at first, what has been sent in it, and what may go wrong.
 
-Where a view has several members, one of them lacks a message of it: that may arrive at any time, be required of
-the survivors, or never be delivered anywhere.
+Where a view has several members, one or more of them lack a message of it: that may arrive at any time, be
+required of the survivors, or never be delivered anywhere.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ A, B, C, D = (Machine(name, 1) for name in "abcd")
 
 
 class Case(NamedTuple):
-    """What is explored, perhaps in parts: nobody but the given machines fails, suspects, or tries to join in each.
-    Together they are the whole; each alone fits the memory."""
+    """What is explored, perhaps in parts: in each, only the given machines crash, suspect others, or try to join.
+    Together the parts are the whole case; each by itself fits into memory."""
 
     name: str
     about: str
     start: Callable[[Rules], World]
     parts: tuple[Rules, ...]
     depth_max: int | None = None
-    """Where the exploration ends, if there is too much to be complete."""
+    """The depth at which the exploration ends, if there are too many states to be complete."""
     is_large: bool = False
     """Whether it is explored only when asked for by name."""
 
     def part_name(self, rules: Rules) -> str:
-        """Who does what in it; empty if everybody may do everything."""
+        """Says which machines do what in the part; empty if every machine may do everything."""
         names = [machine.name for machine in self.start(rules).machines]
         crashing = [f"{names[i]} crashes" for i in rules.crashing or ()]
         suspecting = [f"{names[i]} suspects {names[other]}" for i, other in rules.suspecting or ()]
@@ -40,26 +40,26 @@ class Case(NamedTuple):
 
 
 def three(rules: Rules) -> World:
-    """One view of three. Of c's message a knows, and b does not."""
+    """Returns one view of three, in which a has c's message and b does not."""
     view = View(ViewId(3, *B), (A, B, C), (A, B, C))
     held = {A: {A: 0, B: 0, C: 1}, B: {A: 0, B: 0, C: 0}, C: {A: 0, B: 0, C: 1}}
     return World([Node.start(me, view, 3, held[me]) for me in view.members], rules, {(view.id, C): 1})
 
 
 def four(rules: Rules) -> World:
-    """One view of four. Of d's message a knows, and nobody else does."""
+    """Returns one view of four, in which of the others only a has d's message."""
     view = View(ViewId(3, *B), (A, B, C, D), (A, B, C, D))
     held = {me: {A: 0, B: 0, C: 0, D: int(me in (A, D))} for me in view.members}
     return World([Node.start(me, view, 3, held[me]) for me in view.members], rules, {(view.id, D): 1})
 
 
 def two(rules: Rules) -> World:
-    """Two machines, each alone."""
+    """Returns two machines, each alone in its view."""
     return World([_alone(A), _alone(B)], rules, {})
 
 
 def scattered(rules: Rules) -> World:
-    """Three machines, each alone."""
+    """Returns three machines, each alone in its view."""
     return World([_alone(A), _alone(B), _alone(C)], rules, {})
 
 
@@ -68,7 +68,7 @@ def _alone(me: Machine) -> Node:
 
 
 def merge(rules: Rules) -> World:
-    """A view of two, in which b lacks a message of a's, and a machine alone."""
+    """Returns a view of two, in which b lacks a message of a's, and a machine alone in its view."""
     pair = View(ViewId(3, *B), (A, B), (A, B))
     start = [Node.start(A, pair, 3, {A: 1, B: 0}), Node.start(B, pair, 3, {A: 0, B: 0}), _alone(C)]
     return World(start, rules, {(pair.id, A): 1})
@@ -80,7 +80,8 @@ _CRASH, _SUSPICION = Budget(crashes=1, attempts=1), Budget(suspicions=1, attempt
 
 
 def _crashes(rules: Rules) -> tuple[Rules, ...]:
-    """A part for everybody who crashes, and everybody who tries to join. Only a has its message."""
+    """Returns a part for each pair of a machine that tries to join and one that crashes. Only a has its message,
+    so a's crash is an excuse for a timeout."""
     return tuple(
         rules._replace(budget=_CRASH, crashing=(dead,), attempting=(eager,), is_crash_an_excuse=dead == 0)
         for eager, dead in product(range(3), range(3))
@@ -88,7 +89,7 @@ def _crashes(rules: Rules) -> tuple[Rules, ...]:
 
 
 def _suspicions(rules: Rules, pairs: Iterable[tuple[int, int]]) -> tuple[Rules, ...]:
-    """A part for every suspicion, and everybody who tries to join."""
+    """Returns a part for each pair of a machine that tries to join and a suspicion."""
     return tuple(
         rules._replace(budget=_SUSPICION, suspecting=(pair,), attempting=(eager,))
         for eager, pair in product(range(3), pairs)

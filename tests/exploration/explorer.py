@@ -1,4 +1,4 @@
-"""Breadth first through all states of a world, so that the first offence found has a shortest way to it."""
+"""Explores all states of a world breadth first, so that the trace of the first offence is a shortest one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from membership.messages import Attempt, Control, Join
+from membership.messages import AttemptJoin, Control, Join
 from tests.exploration.node import Install, Violation
 from tests.exploration.world import Action, Offence, State, World
 from transport.messages import Machine
@@ -20,7 +20,7 @@ _PROGRESS_EVERY = 4_096
 
 @dataclass(slots=True)
 class Exploration:
-    """What was found. It is complete if every state was looked at that can be reached."""
+    """What an exploration found. It is complete if every state that can be reached was looked at."""
 
     states: int = 0
     transitions: int = 0
@@ -43,8 +43,9 @@ def explore(
     states_max: int | None = None,
     progress: Callable[[int, int], None] = lambda states, depth: None,
 ) -> Exploration:
-    """Looks at every state, or at those within the bounds, until one is an offence. Ends only between depths, so
-    that a bound means the same every time. Tells `progress` of the states and the depth now and then."""
+    """Looks at every state, or at those within the bounds, until one is an offence. It ends only between depths,
+    so that a bound means the same every time. It calls `progress` now and then with the number of states and the
+    depth."""
     is_collecting = gc.isenabled()
     gc.disable()  # there is no garbage, and looking for it among millions of objects takes half the time
     try:
@@ -94,7 +95,7 @@ def _explore(
 
 
 def _trace(world: World, states: list[State], parents: array[int], number: int, last: Action | None) -> list[str]:
-    """The way to a state, and the action that would come next, each with what it causes."""
+    """Describes the actions that lead to a state, and the one that would come next, each with its results."""
     path = [number]
     while path[-1]:
         path.append(parents[path[-1]])
@@ -133,7 +134,7 @@ def _told(world: World, state: State, action: Action) -> list[str]:
 
 def _described(control: Control) -> str:
     body = control.body
-    if isinstance(body, Attempt):
+    if isinstance(body, AttemptJoin):
         what = f"AJ {_names(body.joining.machines)}"
     elif isinstance(body, Join):
         what = f"JOIN {_names(body.machines)} without {_names(body.faults)}"

@@ -1,8 +1,7 @@
 """One machine of the explored world: the real protocol, over a data plane that only counts.
 
-Nodes are never changed once they are in the explorer's hands: an input makes a new one. `clone` and `fingerprint`
-take every field of the protocol, whatever its name, and refuse kinds they do not know: a new field cannot be
-forgotten.
+A node is never changed once the explorer has it: an input makes a new one. `clone` and `fingerprint` take every
+field of the protocol, whatever its name, and refuse types they do not know, so that no new field can be left out.
 """
 
 from __future__ import annotations
@@ -12,22 +11,13 @@ from typing import NamedTuple
 
 from membership.control_dag import ControlDag, ControlStream
 from membership.messages import Control, Join, JoiningSet
-from membership.protocol import (
-    BrokenInvariant,
-    Configuration,
-    Emitted,
-    Entered,
-    Installed,
-    MachineSet,
-    MembershipProtocol,
-    Output,
-    Stage,
-    Suspected,
-)
+from membership.protocol import Configuration, MachineSet, MembershipProtocol
+from membership.stages import Emitted, Entered, Installed, Output, Stage, Suspected
+from transport.errors import BrokenInvariant
 from transport.messages import Acks, Machine, View, ViewId
 
 _WIRING = ("_data", "_may_join", "_is_room_for")
-"""The fields of the protocol that lead out of it."""
+"""The fields of the protocol that refer to its caller."""
 
 _IMMUTABLE = frozenset(
     (int, bool, str, frozenset, tuple, type(None), Machine, ViewId, View, JoiningSet, Control, Stage)
@@ -35,26 +25,26 @@ _IMMUTABLE = frozenset(
 
 
 class Violation(Exception):
-    """What must not be, is."""
+    """A state, or a view that was installed, violates a property."""
 
 
 class Install(NamedTuple):
-    """A machine has installed a view. The checks need no more of the past than all of these."""
+    """The installation of a view by a machine. All of these together are all that the checks need of the past."""
 
     machine: Machine
     before: ViewId | None
-    """None for the view a case begins with."""
+    """The view before; None for the view that a case begins with."""
     view: View
     covered: Acks
     expected: Acks
     configuration: Configuration | None
-    """What was assented to, if it was a join."""
+    """The configuration that was assented to, if it was a join."""
     elector_views: tuple[tuple[Machine, ViewId], ...]
-    """In which view each member's elector was sent."""
+    """The view in which each member's elector was sent."""
 
 
 class Plane:
-    """The messages of one view at one machine: of each member's, how many are in the DAG."""
+    """The messages of one view at one machine: how many of each member's are in the DAG."""
 
     __slots__ = ("clock", "held", "is_whole", "required", "suspects")
 
@@ -63,7 +53,7 @@ class Plane:
         self.held = held
         self.suspects: MachineSet = frozenset()
         self.required: dict[Machine, int] = {}
-        """What may still enter of each suspect's."""
+        """Up to which sequence each suspect's messages may still enter."""
         self.is_whole = True
         """Part of the input, not of the state: whether every member is known to be in the current view."""
 
@@ -101,7 +91,7 @@ class Plane:
 
 
 class Node:
-    """A machine that lives."""
+    """A machine that has not crashed."""
 
     __slots__ = ("closed", "committed", "emitted", "grudges", "installs", "plane", "protocol")
 
@@ -111,11 +101,11 @@ class Node:
         self.protocol = protocol
         self.plane = plane
         self.closed = closed
-        """What it had of views that are over: others may still ask for it."""
+        """How many messages of each member it had in views that are over: others may still ask for them."""
         self.committed: Configuration | None = None
-        """What its last JOIN in this view said."""
+        """The configuration of its last JOIN in this view."""
         self.grudges: MachineSet | None = None
-        """Who left or did not come, and is not to be joined with again; or None, if that is soon forgotten."""
+        """The machines that left or did not join, which this one joins with no more; None if it may again."""
         self.emitted: list[Control] = []
         self.installs: list[Install] = []
 
@@ -138,7 +128,7 @@ class Node:
         self._feed(lambda: protocol.offer(control))
 
     def fetch(self, machine: Machine) -> None:
-        """The machine's next message is here."""
+        """Takes in the next message of the view that the machine has sent."""
         self.plane.held[machine] += 1
         self._feed(self.protocol.advance)
 
@@ -150,7 +140,7 @@ class Node:
         return stream is not None and not self.protocol.dag.is_new(control)
 
     def rest(self) -> None:
-        """No input is being taken. Nodes without reference cycles leave nothing to the garbage collector."""
+        """Ends an input: clears its results, and breaks the reference cycle so that no garbage is left."""
         self.emitted, self.installs = [], []
         self.protocol._may_join = _may_not_join
 
@@ -225,7 +215,7 @@ class Node:
         return node
 
     def fingerprint(self, number: Callable[[Control], int]) -> tuple[object, ...]:
-        """Equal for two nodes if and only if nothing can tell them apart."""
+        """Returns a value that is equal for two nodes if and only if they behave the same."""
         frozen = [_frozen(value, number) for name, value in vars(self.protocol).items() if name not in _WIRING]
         plane = self.plane
         return (
@@ -245,7 +235,7 @@ def _may_not_join(machines: MachineSet) -> bool:
 
 
 def _copied(value: object) -> object:
-    """As deep as protocols change their values: messages, views and the like are immutable."""
+    """Copies a value as deep as protocols change it: messages, views and the like are immutable."""
     kind = type(value)
     if kind in _IMMUTABLE:
         return value
@@ -268,9 +258,9 @@ def _copied(value: object) -> object:
 
 
 def _frozen(value: object, number: Callable[[Control], int]) -> object:
-    """The value as something to hash. Controls are known by their numbers: hashing them again takes too long.
-    Where messages queue, the order counts: of two that may enter the graph, the one of the earlier stream does; of
-    two that were deferred, the one of whoever was deferred first is acted upon."""
+    """Returns the value in a hashable form. Control messages become their numbers: hashing them again takes too
+    long. Where messages queue, the order counts: of two that may enter the graph, the one of the earlier stream
+    does; of two that were deferred, the one whose sender was deferred first is acted upon."""
     if isinstance(value, Control):
         return number(value)
     if type(value) in _IMMUTABLE:

@@ -1,7 +1,7 @@
-"""Every node there has been, under a number, and what inputs made of it.
+"""Every node that has been reached, under a number, and the results of inputs to it.
 
-A node's reaction does not depend on the rest of the world, so each is computed once: states are many times as many
-as nodes. Whatever the world asks of a node again and again is kept beside it.
+A node's reaction does not depend on the rest of the world, so each is computed once: there are many times as many
+states as nodes. The properties of a node that the world asks for again and again are kept beside it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Hashable
 from typing import Generic, NamedTuple, TypeVar
 
 from membership.messages import Control
-from membership.protocol import Cause, MachineSet, Stage
+from membership.protocol import MachineSet
+from membership.stages import Cause, Stage
 from tests.exploration.node import Install, Node, Violation
 from transport.messages import Acks, Machine, ViewId
 
@@ -18,7 +19,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Table(Generic[T]):
-    """Numbers for values, from 1 on."""
+    """Numbers values from 1 on, equal ones alike."""
 
     def __init__(self) -> None:
         self._numbers: dict[T, int] = {}
@@ -39,7 +40,7 @@ class Table(Generic[T]):
 
 
 class Step(NamedTuple):
-    """What an input did to a node."""
+    """The result of an input to a node: the node after it, the messages it sent and the views it installed."""
 
     node: int
     emitted: tuple[int, ...]
@@ -47,20 +48,20 @@ class Step(NamedTuple):
 
 
 class Holdings(NamedTuple):
-    """What decides which control messages a machine repeats, and to whom."""
+    """The part of a node that decides which control messages it repeats, and to which machines."""
 
     me: Machine
     partners: MachineSet
     suspects: MachineSet
     log: frozenset[int]
     own: frozenset[int]
-    """Of its own, what a machine is sent that does not follow it yet,"""
+    """Its own messages that it repeats to a machine that does not follow it yet."""
     is_open: bool
-    """and whether any machine is, or only its partners."""
+    """Whether it repeats those to any such machine, or only to its partners."""
 
 
 class Wants(NamedTuple):
-    """What decides which control messages a machine lacks."""
+    """The part of a node that decides which control messages it lacks."""
 
     me: Machine
     positions: Acks
@@ -68,27 +69,27 @@ class Wants(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Machines are known by their indices."""
+    """What the world asks about a node. Machines are given by their indices."""
 
     stage: Stage
     view: ViewId
     members: tuple[int, ...]
-    """The others."""
+    """The other members of the view."""
     foreign: tuple[int, ...]
-    """Whom it would join with."""
+    """The machines it would join with."""
     watched: tuple[int, ...]
-    """Whom it could break with."""
+    """The machines it could break with."""
     fetchable: tuple[tuple[int, int], ...]
     """Messages of the view that it lacks and would take in: the sender and the sequence."""
     awaited: tuple[int, ...]
     would_give_up: bool
-    """If α expired now."""
+    """Whether it would end Stage 1 without a JOIN or FA if α expired now."""
     holdings: int
     wants: int
 
 
 class Nodes:
-    """The table of nodes. `sent` is how many messages each machine has sent in the view it begins with."""
+    """The table of nodes. `sent` says how many messages each machine has sent in the view it begins with."""
 
     def __init__(self, machines: list[Machine], sent: dict[tuple[ViewId, Machine], int]) -> None:
         self._machines = machines
@@ -97,7 +98,7 @@ class Nodes:
         self._facts: list[Facts] = []
         self._numbers: dict[tuple[object, ...], int] = {}
         self._control_numbers: dict[int, int] = {}
-        """By identity, as comparing controls takes long; `_seen` keeps all of them alive."""
+        """The numbers by identity, as comparing control messages takes long; `_seen` keeps all of them alive."""
         self._seen: list[Control] = []
         self._steps: dict[tuple[int, str, int, bool], Step | Violation] = {}
         self._holdings: Table[Holdings] = Table()
@@ -106,7 +107,7 @@ class Nodes:
         self._has: dict[tuple[int, int], bool] = {}
         self.controls: Table[Control] = Table()
         self.places: list[tuple[int, int]] = [(-1, 0)]
-        """By number of the control: the index of its sender, and its sequence."""
+        """The index of the sender and the sequence of each control message, by its number."""
         self.installs: Table[Install] = Table()
 
     def __len__(self) -> int:
@@ -128,9 +129,8 @@ class Nodes:
         return number
 
     def step(self, number: int, kind: str, subject: int = 0, is_whole: bool = True) -> Step:
-        """Feeds an input to a node. `subject` is a control's number, a machine's index, or a bit for each of
-        several
-        machines, as the kind may be."""
+        """Feeds an input to a node. Depending on the kind, `subject` is the number of a control message, the index
+        of a machine, or a bit for each of several machines."""
         key = (number, kind, subject, is_whole)
         step = self._steps.get(key)
         if step is None:
@@ -146,7 +146,7 @@ class Nodes:
         return step
 
     def repeats(self, holder: Facts, target: Facts) -> tuple[int, ...]:
-        """What one machine would repeat to another, as `Group` decides it when a heartbeat has come."""
+        """The control messages that one machine would repeat to another, as `Group` decides it at a heartbeat."""
         key = (holder.holdings, target.wants)
         repeats = self._repeats.get(key)
         if repeats is None:
@@ -154,7 +154,7 @@ class Nodes:
         return repeats
 
     def has(self, facts: Facts, control: int) -> bool:
-        """Whether a machine has the control message, or never will ask for it."""
+        """Whether a machine has the control message, or will never ask for it."""
         key = (facts.wants, control)
         has = self._has.get(key)
         if has is None:
@@ -165,7 +165,7 @@ class Nodes:
         return has
 
     def could_answer(self, holder: int, view: ViewId, sender: int, sequence: int) -> bool:
-        """Whether a node has a message of the view, which may be over for it."""
+        """Whether a node has a message of the view, even if the view is over for it."""
         node = self[holder]
         held = node.plane.held if node.protocol.view.id == view else node.closed.get(view, {})
         return held.get(self._machines[sender], 0) >= sequence

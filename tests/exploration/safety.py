@@ -1,7 +1,7 @@
-"""What must hold of all views that were ever installed, whoever installed them and whoever has crashed since.
+"""Properties of all views that were ever installed, also by machines that have crashed since.
 
-Each check is named by what it says of the paper: P.1 and P.2 of section 3, Theorem 5.5, and the transitional set
-that takes the place of the paper's intermediate configuration changes.
+Each check is named after the paper's claim: P.1 and P.2 of section 3, Theorem 5.5, and the transitional set that
+takes the place of the paper's intermediate configuration changes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tests.exploration.node import Install, Violation
 
 
 def check(new: Install, others: Iterable[Install]) -> None:
-    """Compares an installation with all that came before it."""
+    """Checks an installation against all those before it."""
     others = list(others)
     _check_alone(new)
     for other in others:

@@ -1,4 +1,4 @@
-"""The smaller cases, to their ends: nothing forbidden can be reached."""
+"""The smaller cases, explored completely: no forbidden state can be reached."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SMALL = {
     "two-crash": 3_000,
     "merge-small-crash": 50_000,
 }
-"""Cases, of which the last part is explored, and how many states there are in it at the least: fewer would mean
-that something was not tried."""
+"""Cases of which the last part is explored, and the least number of states in it: fewer would mean that something
+was not tried."""
 
 
 @pytest.mark.parametrize("name", SMALL)

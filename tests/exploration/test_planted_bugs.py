@@ -4,10 +4,10 @@ Not here, because complete explorations do not notice: the view's id taken from 
 highest (`three-crash`, `merge-small`); an accusation overlooked on arrival, but not in the graph
 (`three-suspicion`); a JOIN of a member that does not lead to Stage 1 (`merge-small`).
 
-Not here, because what was explored does not notice, which was not everything: a deferred JOIN forgotten
+Not here, because what was explored, which was not everything, does not notice: a deferred JOIN dropped
 (`scattered`, depth 12); a cut-vector that hides the JOIN behind it (`merge-give-up`, depth 12); everything of a
 suspect's control messages let in (`merge-small-suspicion`, depth 21); the transitional set taken from the last
-members (`four`, depth 9). What a suspect covers not required makes no difference here: nobody else has it.
+members (`four`, depth 9). What a suspect covers not required makes no difference here: no other machine has it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.simulator.mutation import Edit, mutated
 
 
 class Planted(NamedTuple):
-    """A bug, where it shows, and how what it leads to is described."""
+    """A bug, the case and part in which it shows, and a text of the offence that it leads to."""
 
     name: str
     case: str

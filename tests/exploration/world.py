@@ -1,18 +1,18 @@
 """The world around the protocols: what can happen in each state, and the state after it.
 
-A state is a tuple of small numbers: every machine's node (0 if it has crashed), the copies of control messages on
-their way, what may still go wrong, and the views that were installed. Each number stands for an entry of a table.
+A state is a tuple of small numbers: every machine's node (0 if it has crashed), the copies of control messages in
+flight, what may still go wrong, and the views that were installed. Each number stands for an entry of a table.
 
 The model, where it is not obvious:
 
 - A control message is broadcast: a copy for every other machine that lives, member or not. Copies arrive in any
   order; or, to have fewer states, those of one sender at one receiver in the order sent, but for lost ones.
-- A copy that was lost, or was not wanted when it came, is repeated to the machine that lacks it by whoever has it,
-  under the conditions of `Group`. A crashed sender's copies stay on their way, and may never arrive.
+- A copy that was lost, or was not wanted when it arrived, is repeated to the machine that lacks it by one that has
+  it, under the conditions of `Group`. A crashed sender's copies stay in flight, and may never arrive.
 - A message of the view may arrive whenever the transport would let it in, from any holder or late from a dead one.
 - A machine may break with a crashed one at any time; with a live one at the cost of the budget, or for free where
   nothing else happens any more: that is what the timeouts of `Group` do.
-- A machine takes its view for whole, so that it may be invited, if every member has ever installed it. `Group`
+- A machine considers its view whole, so that it may be invited, if every member has ever installed it. `Group`
   knows that from heartbeats, which may be old.
 """
 
@@ -21,57 +21,57 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
-from membership.protocol import Cause, Stage
+from membership.stages import Cause, Stage
 from tests.exploration import safety
 from tests.exploration.node import Install, Node, Violation
 from tests.exploration.nodes import Facts, Nodes, Step, Table
 from transport.messages import Machine, ViewId
 
 State: TypeAlias = tuple[int, ...]
-"""The nodes, then the copies, the budget and the installations."""
+"""The machines' nodes, then the copies in flight, the budget and the installations."""
 
 Copies: TypeAlias = tuple[tuple[int, int], ...]
-"""Of which control, for which machine."""
+"""The control message and the receiver of each copy in flight."""
 
 _CRASHED = 0
 
 
 class Budget(NamedTuple):
-    """What may still go wrong, or be tried."""
+    """How often something may still go wrong, or be tried."""
 
     losses: int = 0
     crashes: int = 0
     suspicions: int = 0
-    """Breaks with machines that live."""
+    """Breaks with live machines."""
     attempts: int = 0
     give_ups: int = 0
-    """Expiries of α that find nobody has answered, while answers are on their way. Every repeated invitation could
-    be given up again, so without a bound there would be no end."""
+    """Expiries of α when no machine has answered, while answers are in flight. Every repeated invitation could be
+    given up again, so without a bound there would be no end."""
 
 
 class Rules(NamedTuple):
-    """What may happen at all. `None` is for everybody; machines are known by their indices."""
+    """What may happen at all. Machines are given by their indices; `None` means all of them."""
 
     budget: Budget
     is_fifo: bool = False
     """Whether copies of one sender arrive in order at each receiver."""
     is_alpha_long: bool = False
-    """Whether α expires only when nothing is on its way to the machine any more."""
+    """Whether α expires only when nothing is in flight to the machine any more."""
     is_resentful: bool = False
-    """Whether a machine that has left, or did not come, is never joined with again; `Group` makes it wait."""
+    """Whether a machine that has left, or did not join, is never joined with again; `Group` makes it back off."""
     is_mid_join: bool = False
-    """Whether machines fail only while somebody is joining."""
+    """Whether crashes and suspicions happen only while a machine is joining."""
     is_crash_an_excuse: bool = False
     """Whether a timeout may be needed after a crash too. So it is if the dead machine alone had a message that its
     JOIN covers: a foreign machine may follow that JOIN, but members of the view cannot, nor what follows it."""
     crashing: tuple[int, ...] | None = None
     suspecting: tuple[tuple[int, int], ...] | None = None
-    """Who may suspect whom falsely."""
+    """The pairs of a machine and one that it may suspect falsely."""
     attempting: tuple[int, ...] | None = None
 
 
 class Action(NamedTuple):
-    """What happens at a machine; `other` is a machine too, -1 if none is concerned."""
+    """Something that happens at a machine; `other` is a machine too, or -1 if there is no other."""
 
     kind: str
     machine: int
@@ -80,7 +80,7 @@ class Action(NamedTuple):
 
 
 class Offence(Exception):
-    """The state, or what an action makes of it, must not be."""
+    """The state, or the one after the action, is forbidden."""
 
     def __init__(self, reason: str, action: Action | None = None) -> None:
         super().__init__(reason)
@@ -89,7 +89,7 @@ class Offence(Exception):
 
 
 class World:
-    """All states that a case can get into. `sent` is how many messages each machine has sent in its first view."""
+    """All states that a case can reach. `sent` says how many messages each machine has sent in its first view."""
 
     def __init__(self, start: list[Node], rules: Rules, sent: dict[tuple[ViewId, Machine], int]) -> None:
         self.machines = [node.me for node in start]
@@ -114,8 +114,8 @@ class World:
     # What can happen
 
     def successors(self, state: State) -> tuple[list[tuple[Action, State]], bool]:
-        """All that can happen next; and whether everybody is at rest, so that what can happen need not. Raises
-        `Offence` for what must not be."""
+        """Returns all actions that are possible, with the states after them, and whether every machine is at rest,
+        so that none of them has to happen. Raises `Offence` if the state or one after it is forbidden."""
         facts = self._facts(state)
         forced: list[Action] = []
         optional: list[Action] = []
@@ -195,7 +195,7 @@ class World:
             optional[:] = [action for action in optional if action.kind not in ("crash", "suspect")]
 
     def _timeouts(self, state: State, facts: dict[int, Facts]) -> list[Action]:
-        """Where nothing else happens, whoever does not answer, and whoever is in another view, is broken with."""
+        """Where nothing else happens, a machine breaks with those that do not answer or are in another view."""
         timeouts: list[Action] = []
         for index, ours in facts.items():
             if ours.stage is not Stage.IDLE:
@@ -219,7 +219,7 @@ class World:
                         f"{self.machines[index]} is in {ours.view} for ever, {self.machines[other]} is not"
                     )
 
-    # What becomes of it
+    # The states after it
 
     def _all_after(self, state: State, actions: Iterable[Action]) -> list[tuple[Action, State]]:
         states: list[tuple[Action, State]] = []
@@ -253,7 +253,7 @@ class World:
         )
 
     def step(self, state: State, action: Action) -> Step:
-        """What the action does to the machine's node."""
+        """Returns the result of the action for the machine's node."""
         kind, number, nodes = action.kind, state[action.machine], self.nodes
         if kind in ("deliver", "repeat"):
             facts = nodes.facts(number)
@@ -274,7 +274,7 @@ class World:
         return nodes.step(number, Cause.SILENT, 1 << action.other)
 
     def _flight_after(self, state: State, action: Action, step: Step) -> int:
-        """What its receiver has by now is not on its way any more."""
+        """Returns the copies in flight after a step. A copy that its receiver has by now is in flight no more."""
         index, flight = action.machine, self._flights[state[-3]]
         delivered = (action.control, index)
         facts, has = self.nodes.facts(step.node), self.nodes.has
@@ -310,13 +310,13 @@ class World:
         nodes = (*state[:index], _CRASHED, *state[index + 1 : -3])
         return (*nodes, self._flights.number(flight), left, state[-1])
 
-    # Who is where
+    # Lookups
 
     def _is_expecting(self, forced: list[Action], index: int) -> bool:
         return any(action.machine == index and action.kind in ("deliver", "repeat") for action in forced)
 
     def _facts(self, state: State) -> dict[int, Facts]:
-        """Of those who live."""
+        """Returns the facts about the machines that have not crashed."""
         return {i: self.nodes.facts(state[i]) for i in range(len(self.machines)) if state[i] != _CRASHED}
 
     def _departed(self, ours: Facts, facts: dict[int, Facts]) -> list[int]:

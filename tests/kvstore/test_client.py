@@ -1,4 +1,4 @@
-"""The HTTP client of the command, against a server that answers what a test says."""
+"""The HTTP client of the `corelkv` command, against servers made for each test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kvstore.client import Client, ClientError, Request, Unreachable, key_path
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers with what it was asked."""
+    """Answers every request with a description of it."""
 
     def do_GET(self) -> None:
         length = int(self.headers.get("Content-Length", 0))
@@ -50,7 +50,7 @@ def url() -> Iterator[str]:
 
 @contextmanager
 def rude(hold: bool) -> Iterator[str]:
-    """A server that takes connections and hangs up, or says nothing."""
+    """A server that takes one request and closes the connection, or holds it open without an answer."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         taken: list[socket.socket] = []
 

@@ -1,6 +1,6 @@
-"""Schedules drawn from a seed, played on a table of bare protocols: whatever may happen at some moment may happen
-next. Messages come in any order that their links allow, twice, or never; machines die, or are declared faulty
-while they live; α expires at any time. Every view is compared with everybody else's.
+"""Random schedules of bare protocols, drawn from a seed: anything that can happen at some moment may happen next.
+Messages come in any order that their links allow, twice, or never; machines crash, or are declared faulty while
+they live; α expires at any time. Every view is compared with those of all other machines.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from collections import Counter
 from random import Random
 
 from membership.messages import Control
-from membership.protocol import Cause, Installed, Output, Stage
-from tests.membership.harness import ROUNDS_MAX, Table, machine, names, short_id
+from membership.stages import Cause, Installed, Output, Stage
+from tests.membership.builders import machine, names, short_id
+from tests.membership.harness import ROUNDS_MAX, Table
 from transport.messages import Machine, ViewId
 
 
@@ -19,7 +20,7 @@ class Inconsistent(AssertionError):
 
 
 class Adversary(Table):
-    """A table at which it is always the adversary's turn."""
+    """A table on which a random generator chooses every event."""
 
     def __init__(self, seed: int, *components: str) -> None:
         super().__init__(*components)
@@ -27,15 +28,15 @@ class Adversary(Table):
         self.alive = "".join(sorted("".join(components)))
         self.happened: Counter[str] = Counter()
         self.before: dict[tuple[str, ViewId], ViewId] = {}
-        """Which view each machine was in before each of its views."""
+        """The view that each machine was in before each of its views."""
         self._is_open = True
         self._deaths_left = self.random.choice((0, 0, 1, 2))
         self._breaks_left = self.random.choice((0, 1, 2, 4))
         self._on_their_way: list[tuple[str, str, int, ViewId]] = []
-        """Messages of a view: to whom, of whom, which, of what view."""
+        """Messages of a view in flight: the receiver, the sender, the sequence and the view."""
         self._voted: dict[Control, ViewId] = {}
 
-    # Turns
+    # Events
 
     def play(self, turns: int) -> None:
         rare = (self._talk, self._listen, self._listen, self._expire, self._try, self._kill, self._break)
@@ -43,8 +44,9 @@ class Adversary(Table):
             self.random.choice((self._hand, *rare) if self.random.random() < 0.4 else (self._hand,))()
 
     def come_to_rest(self) -> int:
-        """From now on nobody starts a join, everything reaches everybody alive, and whoever does not answer is
-        extracted. Returns after how many extractions everybody has completed the protocol."""
+        """Ends the schedule: no machine starts a join any more, every message reaches every live machine, and
+        machines that do not answer are extracted. Returns how many rounds of extractions it took until every
+        machine had completed the protocol."""
         self._is_open = False
         for extractions in range(ROUNDS_MAX):
             self.settle(self.alive)
@@ -56,7 +58,7 @@ class Adversary(Table):
         raise Inconsistent(f"no rest: {[(name, self[name].stage, self[name].view) for name in self.alive]}")
 
     def _hand(self) -> None:
-        """Mostly something that is lacking there, sometimes something old."""
+        """Hands a control message to a machine: mostly one that it lacks, sometimes an old one."""
         source, target = self.random.choice(self.alive), self.random.choice(self.alive)
         if source == target:
             return
@@ -106,7 +108,7 @@ class Adversary(Table):
             self.happened["breaks"] += 1
 
     def _extract(self, name: str) -> None:
-        """What time would do: those it waits for are given up, the dead first."""
+        """Does what a timeout does: breaks with the machines that this one waits for, the dead ones first."""
         awaited = names(self[name].awaited())
         dead = "".join(other for other in awaited if other not in self.alive)
         self.happened["unresponsive"] += 0 if dead else len(awaited)

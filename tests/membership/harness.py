@@ -1,13 +1,13 @@
-"""A few machines in memory, in two sizes.
+"""A few machines in memory, as whole groups or as bare protocols.
 
-`Cluster` runs whole groups: every datagram goes through the codec, time jumps from event to event.
+`Cluster` runs whole groups: every datagram goes through the codec, and time jumps from event to event.
 
     cluster = Cluster("abcde")
     cluster.run_until_views("abcde")
     cluster.partition("ab|cde")
     cluster.run_until_views("ab", "cde")
 
-`Table` holds bare protocols, without time or network: every control message waits until the test hands it over.
+`Table` runs bare protocols, without time or network: every control message waits until the test hands it over.
 
     table = Table("abc")
     table.break_with("a", "c")
@@ -18,97 +18,35 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from random import Random
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from membership import codec
 from membership.config import MembershipConfig
-from membership.effects import Effect, Event, Unicast, ViewChanged
+from membership.effects import MembershipEffect, MembershipEvent, Unicast, ViewChanged
 from membership.group import Group
-from membership.messages import Attempt, Body, Control, Fault, Join, JoiningSet, Letter, Machines
-from membership.protocol import Cause, Emitted, Entered, Installed, MembershipProtocol, Output, Stage, Suspected
+from membership.messages import AttemptJoin, Body, Control
+from membership.protocol import MembershipProtocol
+from membership.stages import Cause, Emitted, Entered, Installed, Output, Stage, Suspected
+from tests.membership.builders import group_frame_in, machine, machines, names, short_id
 from transport.codec import Codec
 from transport.config import TransportConfig
 from transport.effects import Broadcast, Delivered, Journal
-from transport.messages import Acks, Datagram, Envelope, Frame, Machine, Service, View, ViewId
+from transport.messages import Acks, Datagram, Frame, Machine, Packet, Retransmission, Service, View, ViewId
 
 Kind = TypeVar("Kind")
 DropRule: TypeAlias = Callable[[str, str, Frame], bool]
 
 CLUSTER = "harness"
 SETTLE_MS = 3_000.0
-"""A cut must become a view, and a healed one a merged view, within about this."""
-
-
-def machine(name: str, incarnation: int = 1) -> Machine:
-    return Machine(name, incarnation)
-
-
-def machines(names: str) -> Machines:
-    return tuple(machine(name) for name in sorted(names))
-
-
-def names(members: Iterable[Machine]) -> str:
-    return "".join(sorted(member.name for member in members))
-
-
-def view_id(component: str, clock: int = 1) -> ViewId:
-    """That of the view in which a component sits at a table."""
-    return ViewId(clock, *machines(component)[0])
-
-
-def joining(component: str, **cuts: int) -> JoiningSet:
-    return JoiningSet(
-        view_id(component), tuple((member, cuts.get(member.name, 0)) for member in machines(component))
-    )
-
-
-def attempt(component: str, **cuts: int) -> Attempt:
-    return Attempt(joining(component, **cuts))
-
-
-def join(*components: str, faults: str = "") -> Join:
-    return Join(tuple(joining(component) for component in components), machines(faults))
-
-
-def fault(faults: str) -> Fault:
-    return Fault(machines(faults))
-
-
-def control(
-    sender: str,
-    sequence: int,
-    body: Body,
-    view: ViewId | None = None,
-    acks: Mapping[str, int] | None = None,
-    cover: Mapping[str, int] | None = None,
-    clock: int | None = None,
-) -> Control:
-    """Of a machine alone in its view, unless told otherwise, that has sent no messages in it."""
-    covered = {sender: 0, **(cover or {})}
-    return Control(
-        machine(sender),
-        sequence,
-        clock or sequence + 1,
-        view or view_id(sender),
-        tuple((machine(name), acked) for name, acked in (acks or {}).items()),
-        () if isinstance(body, Attempt) else tuple((machine(name), count) for name, count in covered.items()),
-        body,
-    )
-
-
-def letter_in(frame: Frame) -> Letter | None:
-    return codec.decode(frame.body) if isinstance(frame, Envelope) else None
-
-
+"""Within about this time a cut must have led to new views, and a healed cut to a merged one."""
 ROUNDS_MAX = 100
-"""Changes end in far fewer rounds of everything reaching everybody."""
+"""After far fewer rounds, in each of which every message reaches every machine, a change has ended."""
 
 
 class Sent(NamedTuple):
-    """A datagram as it went out; `target` is empty if it went to all."""
+    """A datagram that was sent; `target` is empty if it was broadcast."""
 
     at: float
     source: str
@@ -117,7 +55,8 @@ class Sent(NamedTuple):
 
 
 class Cluster:
-    """Groups named by the letters given, a constant delay apart; nothing is lost but what is asked for."""
+    """Groups named by single group_frames, on a network with a constant delay that loses only what it is told
+    to."""
 
     def __init__(
         self,
@@ -134,8 +73,8 @@ class Cluster:
         self.groups: dict[str, Group] = {}
         self.sent: list[Sent] = []
         self.views: dict[str, list[View]] = {name: [] for name in everybody}
-        """Every view each name has been in, its own incarnations' included."""
-        self.log: dict[str, list[tuple[float, Effect]]] = {name: [] for name in everybody}
+        """Every view that each name has been in, in all of its incarnations."""
+        self.log: dict[str, list[tuple[float, MembershipEffect]]] = {name: [] for name in everybody}
         self._incarnations = dict.fromkeys(everybody, 0)
         self._paused: set[str] = set()
         self._delay_ms = delay_ms
@@ -152,7 +91,7 @@ class Cluster:
     # Faults
 
     def start(self, name: str) -> None:
-        """Again, if it has crashed: as another incarnation, its clock above that of all its views."""
+        """Starts a machine, after a crash as its next incarnation, with a clock above that of all its views."""
         self._incarnations[name] += 1
         me = Machine(name, self._incarnations[name])
         clock = max((view.id.clock for view in self.views[name]), default=0) + 1
@@ -167,22 +106,22 @@ class Cluster:
         self.start(name)
 
     def pause(self, name: str) -> None:
-        """As SIGSTOP does: what is sent to it waits in its sockets."""
+        """Stops a machine as SIGSTOP does: datagrams sent to it wait in its sockets."""
         self._paused.add(name)
 
     def resume(self, name: str) -> None:
         self._paused.remove(name)
 
     def partition(self, components: str) -> None:
-        """`"ab|cde"`: who is in none hears nobody."""
+        """Cuts the network into components, such as `"ab|cde"`. A machine in none of them hears no other."""
         self._components = components.split("|")
 
     def drop(self, rule: DropRule) -> None:
-        """From now on, the frames for which the rule holds do not arrive; it replaces an earlier rule."""
+        """Drops from now on the frames for which the rule holds. It replaces an earlier rule."""
         self._is_dropped = rule
 
     def cut(self, *links: str) -> None:
-        """`"ab"`: nothing that a sends reaches b."""
+        """Cuts one-way links: with `"ab"`, nothing that a sends reaches b."""
         self.drop(lambda source, target, frame: source + target in links)
 
     def heal(self) -> None:
@@ -192,19 +131,19 @@ class Cluster:
     # What goes in
 
     def multicast(self, name: str, payload: bytes, service: Service = Service.AGREED, bound: bool = False) -> None:
-        """Bound messages are for the current view only."""
+        """Multicasts a message; a bound one is for the current view only."""
         group = self.groups[name]
         self._execute(name, group.multicast(service, payload, group.view.id if bound else None))
 
-    def inject(self, target: str, datagram: Datagram) -> list[Effect]:
-        """Hands over a datagram that nobody here has sent."""
+    def inject(self, target: str, datagram: Datagram) -> list[MembershipEffect]:
+        """Hands a datagram to a machine, whether or not another has sent it, and returns the effects."""
         effects = self.groups[target].receive(datagram, self.now)
         self._execute(target, effects)
         return effects
 
     # Time
 
-    def tick(self, name: str) -> list[Effect]:
+    def tick(self, name: str) -> list[MembershipEffect]:
         effects = self.groups[name].tick(self.now)
         self._execute(name, effects)
         return effects
@@ -213,19 +152,20 @@ class Cluster:
         self._run_until(self.now + duration_ms, lambda: False)
 
     def run_until(self, is_done: Callable[[], bool], within_ms: float = SETTLE_MS) -> float:
-        """Returns how long it took, and fails if it took longer."""
+        """Runs until the condition holds and returns how long it took; fails if it does not hold in time."""
         began = self.now
         self._run_until(self.now + within_ms, is_done)
         assert is_done(), f"not after {within_ms} ms: {self.picture()}"
         return self.now - began
 
     def run_until_views(self, *components: str, within_ms: float = SETTLE_MS) -> float:
-        """Until each of these is one view, agreed on by all of its members, and nobody is changing it."""
+        """Runs until each component is one view, agreed on by all its members, and none of them is changing it."""
         return self.run_until(lambda: all(map(self.is_view, components)), within_ms)
 
-    # What came of it
+    # Results
 
     def is_view(self, component: str) -> bool:
+        """Whether exactly these machines are in one view, and no change is pending at any of them."""
         groups = [self.groups[name] for name in component]
         members = tuple(sorted(group.me for group in groups))
         is_agreed = all(group.view.members == members and group.view.id == groups[0].view.id for group in groups)
@@ -241,7 +181,7 @@ class Cluster:
         return [message.payload for effect in self.effects(Delivered, name) for message in effect.messages]
 
     def history(self, name: str) -> list[str | bytes]:
-        """Views, as their members' names, and messages, in the order in which they came."""
+        """Returns the views, as their members' names, and the messages, in the order of delivery."""
         history: list[str | bytes] = []
         for _, effect in self.log[name]:
             if isinstance(effect, ViewChanged):
@@ -250,16 +190,16 @@ class Cluster:
                 history += [message.payload for message in effect.messages]
         return history
 
-    def journal(self, name: str, event: Event) -> list[Journal]:
+    def journal(self, name: str, event: MembershipEvent) -> list[Journal]:
         return [entry for entry in self.effects(Journal, name) if entry.event is event]
 
-    def causes(self, name: str, event: Event) -> list[str]:
+    def causes(self, name: str, event: MembershipEvent) -> list[str]:
         return [str(entry.reason) for entry in self.journal(name, event)]
 
-    def letters(self, kind: type[Kind], source: str) -> list[Kind]:
-        """Every letter of this kind that the source has sent so far."""
+    def group_frames(self, kind: type[Kind], source: str) -> list[Kind]:
+        """Returns every membership frame of this kind that the source has sent so far."""
         frames = [frame for sent in self.sent if sent.source == source for frame in sent.datagram.frames]
-        return [letter for letter in map(letter_in, frames) if isinstance(letter, kind)]
+        return [group_frame for group_frame in map(group_frame_in, frames) if isinstance(group_frame, kind)]
 
     # Inside
 
@@ -285,7 +225,7 @@ class Cluster:
         arrivals = (at for at, target, _ in self._in_flight if target not in self._paused)
         return min([*deadlines, next(arrivals, float("inf"))])
 
-    def _execute(self, source: str, effects: list[Effect]) -> None:
+    def _execute(self, source: str, effects: list[MembershipEffect]) -> None:
         for effect in effects:
             self.log[source].append((self.now, effect))
             if isinstance(effect, ViewChanged):
@@ -308,16 +248,36 @@ class Cluster:
             self._in_flight.append((self.now + self._delay_ms, target, data))
 
 
+def settled(
+    component: str, config: MembershipConfig | None = None, transport_config: TransportConfig | None = None
+) -> Cluster:
+    """Returns a cluster in one view, of which every member knows that all the others are in it."""
+    cluster = Cluster(component, config, transport_config)
+    cluster.run_until_views(component)
+    cluster.run(300.0)
+    return cluster
+
+
+def is_packet(frame: Frame) -> bool:
+    return isinstance(frame, Packet | Retransmission)
+
+
+def is_ending(frame: Frame) -> bool:
+    """Whether the frame carries a FA or JOIN, which ends its sender's view."""
+    group_frame = group_frame_in(frame)
+    return isinstance(group_frame, Control) and not isinstance(group_frame.body, AttemptJoin)
+
+
 class FakePlane:
-    """The messages of the view as numbers: how many of each member's are here. As in a Lansis, of a suspect's only
-    those may still come that somebody else has."""
+    """A data plane that only counts how many messages of each member are here. As in a Lansis, of a suspect's only
+    those may still be taken in that a machine which is not suspected has."""
 
     def __init__(self, me: Machine, members: Iterable[Machine]) -> None:
         self.me = me
         self.clock = 1
         self.here = dict.fromkeys(members, 0)
         self.required: dict[Machine, int] = {}
-        """Of each suspect, what others have."""
+        """How many messages of each suspect others have."""
 
     def next_clock(self) -> int:
         self.clock += 1
@@ -330,7 +290,7 @@ class FakePlane:
         return all(self.here.get(member, -1) >= sequence for member, sequence in cover)
 
     def take_in(self, member: Machine, sequence: int) -> None:
-        """Messages up to this one have arrived."""
+        """Notes that a member's messages up to this one have arrived."""
         allowed = min(sequence, self.required.get(member, sequence))
         self.here[member] = max(self.here[member], allowed)
 
@@ -338,7 +298,7 @@ class FakePlane:
         self.required.update((member, self.here[member]) for member in members if member in self.here)
 
     def require(self, cover: Acks) -> None:
-        """Somebody who is not suspected has this, and gives it to us."""
+        """Takes in the messages of a cover, which a machine that is not suspected has and sends us."""
         for member, sequence in cover:
             if member in self.required:
                 self.required[member] = max(self.required[member], sequence)
@@ -351,17 +311,17 @@ class FakePlane:
 
 
 class Table:
-    """Bare protocols, each component given being a view, and no message travels by itself."""
+    """Bare protocols. Each component begins as a view, and no message arrives unless the test hands it over."""
 
     def __init__(self, *components: str) -> None:
         self.protocols: dict[str, MembershipProtocol] = {}
         self.planes: dict[str, FakePlane] = {}
         self.controls: dict[str, Control] = {}
-        """Everything that was ever broadcast, by id without incarnations: `a:1`."""
+        """Every control message that was broadcast, by its id without the incarnation: `a:1`."""
         self.outputs: dict[str, list[Output]] = {}
         self.first_views: dict[str, View] = {}
         self.strangers: set[str] = set()
-        """Pairs who do not hear each other: `"ac"`, the earlier name first."""
+        """Pairs of machines that do not hear each other: `"ac"`, the earlier name first."""
         self.members_max = 64
         for component in components:
             members = machines(component)
@@ -380,7 +340,7 @@ class Table:
     # Inputs
 
     def hand(self, ids: str, *targets: str) -> None:
-        """`hand("a:1 b:1", "c", "d")`: the messages arrive there, in this order."""
+        """Hands messages to machines in this order: `hand("a:1 b:1", "c", "d")`."""
         for target in targets:
             for name in ids.split():
                 self.offer(self.controls[name], target)
@@ -400,7 +360,7 @@ class Table:
             self.execute(name, self.protocols[name].alpha_expired())
 
     def say(self, sender: str, heard_by: str = "") -> None:
-        """A message of the view, heard by these members only."""
+        """Sends a message of the view, which only these members receive."""
         plane = self.planes[sender]
         plane.here[plane.me] += 1
         plane.clock += 1
@@ -408,24 +368,26 @@ class Table:
             self.hear(name, sender, plane.here[plane.me])
 
     def hear(self, name: str, sender: str, sequence: int) -> None:
-        """Messages of this sender up to this one arrive late, or again."""
+        """Lets messages of the sender up to this one arrive, late or again."""
         self.planes[name].take_in(machine(sender), sequence)
         self.execute(name, self.protocols[name].advance())
 
     def recover(self, name: str) -> None:
-        """What messages at the graph's door cover is asked for, and comes."""
+        """Lets a machine request the messages that pending control messages cover, and receive them."""
         for cover in list(self.protocols[name].covers_to_require()):
             self.planes[name].require(cover)
         self.execute(name, self.protocols[name].advance())
 
     def repeat(self, source: str, *targets: str) -> None:
-        """One machine repeats what these lack, as heartbeats show it to whole groups, and gives them its data."""
+        """Lets a machine repeat the control messages that others lack, as `Group` does after a heartbeat, and lets
+        them recover the messages of the view that these cover."""
         for target in targets:
             for control in self.lacked(source, target):
                 self.offer(control, target)
             self.recover(target)
 
     def lacked(self, source: str, target: str) -> list[Control]:
+        """Returns the control messages that the source would repeat to the target, as `Repetition` decides it."""
         protocol, positions = self.protocols[source], dict(self.protocols[target].dag.positions())
         me, other = protocol.me, self.protocols[target].me
         is_concerned = other in protocol.join_machines | protocol.current
@@ -441,7 +403,7 @@ class Table:
         return lacked
 
     def settle(self, everybody: str) -> None:
-        """Everything reaches all of these, α expires for all, and so on until nothing moves."""
+        """Lets every message reach all of these machines and α expire for all, until nothing changes any more."""
         for _ in range(ROUNDS_MAX):
             before = [len(self.outputs[name]) for name in everybody]
             for source in everybody:
@@ -452,10 +414,10 @@ class Table:
                 return
         raise AssertionError(f"no rest after {ROUNDS_MAX} rounds")
 
-    # What came of them
+    # Results
 
     def execute(self, name: str, outputs: list[Output]) -> None:
-        """What `Group` does with them."""
+        """Executes the outputs of a protocol as `Group` does."""
         self.outputs[name] += outputs
         plane = self.planes[name]
         for output in outputs:
@@ -479,7 +441,7 @@ class Table:
         return [output for output in self.outputs[name] if isinstance(output, Installed)]
 
     def views(self, name: str) -> list[str]:
-        """The views it has installed, as their members' names."""
+        """Returns the views that a machine has installed, as their members' names."""
         return [names(installed.view.members) for installed in self.installed(name)]
 
     def entered(self, name: str) -> list[tuple[Stage, Cause]]:
@@ -492,9 +454,30 @@ class Table:
         return bool(others) and not any("".join(sorted((me, other.name))) in self.strangers for other in others)
 
 
-def short_id(control: Control) -> str:
-    return f"{control.sender.name}:{control.sequence}"
+def gathered(*components: str) -> Table:
+    """Returns a table where every machine is in Stage 1 and has the AJ of every other, its sender's message 1."""
+    table = Table(*components)
+    everybody = "".join(components)
+    for name in everybody:
+        table.attempt(name)
+    for name in everybody:
+        table.hand(f"{name}:1", *everybody.replace(name, ""))
+    return table
 
 
-def ids(controls: Iterable[Control]) -> Iterator[str]:
-    return map(short_id, controls)
+def committed(*components: str) -> Table:
+    """Returns a table where every machine has the AJ of every other, and a alone has sent its JOIN."""
+    table = gathered(*components)
+    table.alpha("a")
+    return table
+
+
+def suspicions(table: Table, name: str) -> list[tuple[str, Cause]]:
+    """Returns whom a machine has begun to suspect, in order, and why."""
+    outputs = table.outputs[name]
+    return [(names(output.machines), output.cause) for output in outputs if isinstance(output, Suspected)]
+
+
+def bodies(table: Table, name: str) -> list[Body]:
+    """Returns the bodies of all control messages that a machine has sent, in order."""
+    return [sent.body for sent in table.sent(name)]

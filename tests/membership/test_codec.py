@@ -1,5 +1,5 @@
-"""The codec of letters: what we encode comes back, machines are named once, and whatever else arrives is an
-error."""
+"""The codec of membership frames: what is encoded is decoded again, machines are named once, and anything else is
+an error."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 
 from membership import codec
-from membership.messages import Control, Fault, Letter, Presence, Probe
-from tests.membership.harness import attempt, control, fault, join
-from tests.membership.strategies import letters
+from membership.messages import Control, Fault, GroupFrame, Presence, Probe
+from tests.membership.builders import attempt, control, fault, join
+from tests.membership.strategies import group_frames
 from tests.transport.strategies import almost_frames, structures, thorough
 from transport.codec import DECODE_ARRAY_MAX, DecodeError
 from transport.config import TransportConfig
@@ -25,12 +25,11 @@ ATTEMPT, JOIN, FAULT, PRESENCE, PROBE, PROBE_REPLY = range(6)
 TABLE = ["a", 1, "b", 2]
 """Machines a.1 and b.2, at places 0 and 1."""
 CONTROL = [0, 3, 9, [7, 1], [1, 4], [0, 5]]
-"""The fields that all control messages have: a.1's third, clock 9, of view 7.b.2, after b.2's fourth, covering
-a.1's
-fifth."""
+"""The fields that all control messages have: this is a.1's third, with clock 9, of view 7.b.2; it follows b.2's
+fourth and covers a.1's fifth message."""
 
 
-def decode(*items: object) -> Letter:
+def decode(*items: object) -> GroupFrame:
     return codec.decode(msgpack.packb(items))
 
 
@@ -38,21 +37,21 @@ def decode(*items: object) -> Letter:
 
 
 @thorough
-@given(letters)
-def test_every_letter_comes_back_as_it_was_sent(letter: Letter) -> None:
-    assert codec.decode(codec.encode(letter)) == letter
+@given(group_frames)
+def test_every_group_frame_comes_back_as_it_was_sent(group_frame: GroupFrame) -> None:
+    assert codec.decode(codec.encode(group_frame)) == group_frame
 
 
-def test_the_letters_of_a_story_come_back() -> None:
+def test_the_group_frames_of_a_story_come_back() -> None:
     for body in (attempt("ab", b=3), join("ab", "c", faults="b"), fault("b")):
-        letter = control("a", 2, body, acks={"b": 3, "c": 0}, cover={"b": 7})
-        assert codec.decode(codec.encode(letter)) == letter
+        group_frame = control("a", 2, body, acks={"b": 3, "c": 0}, cover={"b": 7})
+        assert codec.decode(codec.encode(group_frame)) == group_frame
 
 
 def test_places_in_the_table_stand_for_machines() -> None:
     a, b = Machine("a", 1), Machine("b", 2)
-    letter = Control(a, 3, 9, ViewId(7, *b), ((b, 4),), ((a, 5),), Fault((b,)))
-    assert decode(FAULT, TABLE, *CONTROL, [1]) == letter
+    group_frame = Control(a, 3, 9, ViewId(7, *b), ((b, 4),), ((a, 5),), Fault((b,)))
+    assert decode(FAULT, TABLE, *CONTROL, [1]) == group_frame
 
 
 def test_a_machine_is_named_once_however_often_it_is_meant() -> None:
@@ -116,7 +115,7 @@ def refused(name: str, make: Callable[[], Any]) -> Any:
         refused("text that is not UTF-8", lambda: codec.decode(b"\x93\x04\x92\xa1\xff\x01\x01")),
     ],
 )
-def test_what_is_not_a_letter_is_refused(make: Callable[[], Letter]) -> None:
+def test_what_is_not_a_group_frame_is_refused(make: Callable[[], GroupFrame]) -> None:
     with pytest.raises(DecodeError) as refusal:
         make()
     assert refusal.value.reason is Reason.UNDECODABLE
@@ -131,7 +130,7 @@ def test_whatever_msgpack_can_say_is_refused_or_understood(structure: object) ->
 
 @thorough
 @given(almost_frames)
-def test_whatever_looks_almost_like_a_letter_is_refused_or_understood(items: list[object]) -> None:
+def test_whatever_looks_almost_like_a_group_frame_is_refused_or_understood(items: list[object]) -> None:
     for kind in range(7):
         with suppress(DecodeError):
             decode(kind, TABLE, *items)

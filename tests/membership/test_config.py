@@ -1,4 +1,4 @@
-"""The bounds that must fit each other."""
+"""Bounds of the configuration that do not fit each other are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The graph of control messages: what may enter it, in which order, and what is kept to be repeated."""
+"""The graph of control messages: which may enter it, in which order, and which are kept to be repeated."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from membership.control_dag import ControlDag
 from membership.messages import Control
-from tests.membership.harness import attempt, control, machine, machines, short_id
+from tests.membership.builders import attempt, control, machine, machines, short_id
 
 A, B, C, D = machines("abcd")
 
@@ -16,7 +16,7 @@ def message(sender: str, sequence: int, acks: Mapping[str, int] | None = None) -
 
 
 def graph(followed: str = "bc", log_max: int = 64) -> ControlDag:
-    """Of a, who follows these."""
+    """Returns the graph of a, which follows these machines."""
     dag = ControlDag(A, log_max)
     for name in followed:
         dag.track(machine(name), 0)
@@ -24,7 +24,7 @@ def graph(followed: str = "bc", log_max: int = 64) -> ControlDag:
 
 
 def enter(dag: ControlDag, suspects: str = "") -> list[str]:
-    """Everything that may enter now, in its order."""
+    """Lets every message enter that may, and returns their ids in the order of entry."""
     entered: list[str] = []
     while (taken := dag.take_next(machines(suspects), lambda control: True)) is not None:
         entered.append(short_id(taken))
@@ -183,10 +183,10 @@ def test_of_each_sender_the_last_are_kept() -> None:
 def test_what_those_said_who_took_part_in_a_view_is_kept_until_the_next_but_one() -> None:
     dag = graph()
     dag.store(message("c", 1))
-    dag.forget_all_but_these()  # c took part, as somebody who was to join, say
+    dag.prune_log()  # c took part, as somebody who was to join, say
     dag.keep_only({A, B})
-    dag.forget_all_but_these()
+    dag.prune_log()
     assert dag.since(C, 0) == [message("c", 1)]
-    dag.forget_all_but_these()
+    dag.prune_log()
     assert dag.since(C, 0) == []
     assert C not in dag.logged()

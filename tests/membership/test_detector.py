@@ -1,4 +1,4 @@
-"""Who has fallen silent: stories of one detector that looks whenever it wants to, and hears whom it is told."""
+"""The failure detector, which looks whenever its deadline has come and hears the machines that a test names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from membership.config import MembershipConfig
 from membership.detector import FailureDetector
-from tests.membership.harness import machine, names
+from tests.membership.builders import machine, names
 from transport.messages import Machine
 
 A, B, C = map(machine, "abc")
@@ -21,8 +21,8 @@ class Noticed(NamedTuple):
 
 
 class Watch:
-    """A detector in time, and machines that send heartbeats at their own pace. `answers` says who answers
-    probes."""
+    """A detector with simulated time, and machines that send heartbeats, each with a period of its own. `answers`
+    names the machines that answer probes."""
 
     def __init__(self, watched: str = "bc", config: MembershipConfig = CONFIG) -> None:
         self.now = 0.0

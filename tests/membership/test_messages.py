@@ -1,4 +1,4 @@
-"""What machines say about who is connected: each value is checked when it is built, whoever builds it."""
+"""The messages of the membership: each value is checked when it is built, by the codec or by the protocol."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from membership.messages import Control, in_order
-from tests.membership.harness import attempt, control, fault, join, joining, machine, machines
+from tests.membership.builders import attempt, control, fault, join, joining, machine, machines
 from transport.messages import Machine, ViewId
 
 A, B, C = machines("abc")

@@ -1,4 +1,4 @@
-"""Who hears whom, from everybody's heartbeats: who may be joined, and who has to wait."""
+"""Which machines hear each other, as heartbeats say: which views may be joined, which machines must back off."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from membership.config import MembershipConfig
 from membership.messages import Presence
 from membership.neighbours import Neighbours
-from tests.membership.harness import machine, machines, view_id
+from tests.membership.builders import machine, machines, view_id
 from transport.messages import Machine
 
 A, B, C, D = machines("abcd")
@@ -15,7 +15,7 @@ CONFIG = MembershipConfig()
 
 
 class Ears:
-    """The neighbours of a, who is in a view of the component given. Heartbeats come when the test says so."""
+    """The neighbours of a, which is in a view of the given component. Heartbeats arrive when the test says so."""
 
     def __init__(self, component: str = "a", config: MembershipConfig = CONFIG) -> None:
         self.now = 0.0
@@ -23,7 +23,7 @@ class Ears:
         self.neighbours = Neighbours(A, config)
 
     def beat(self, component: str, heard: str, only: str = "") -> None:
-        """Everybody of a component, or some, says in a heartbeat that it hears these."""
+        """Lets the members of a component, or only some, send heartbeats that say whom they hear."""
         for sender in machines(only or component):
             others = tuple(other for other in machines(heard) if other != sender)
             self.neighbours.heard(sender, self.now)
@@ -33,7 +33,7 @@ class Ears:
         return [view.name for view in self.neighbours.joinable(self.members, self.now)]
 
     def wait(self, duration_ms: float, *beats: tuple[str, str]) -> list[str]:
-        """Heartbeats go on; returns who may be joined at the end."""
+        """Lets time pass with heartbeats; returns the views that may be joined at the end."""
         end = self.now + duration_ms
         joinable: list[str] = []
         while self.now < end:
@@ -142,7 +142,7 @@ def test_several_views_are_joinable_at_once() -> None:
 
 
 def first_chance(ears: Ears, name: str) -> float:
-    """How long until this machine may be joined again."""
+    """Waits until this machine may be joined again, and returns how long that took."""
     began = ears.now
     while not ears.are_mutual(name):
         ears.now += 10.0
@@ -154,7 +154,7 @@ def test_who_joined_and_was_gone_at_once_has_to_wait() -> None:
     ears = Ears()
     for name in "bc":
         ears.beat(name, heard="abc")
-    ears.neighbours.penalize([B], ears.now)
+    ears.neighbours.back_off([B], ears.now)
     assert not ears.are_mutual("b")
     assert ears.are_mutual("c")
     assert first_chance(ears, "b") == CONFIG.back_off_ms
@@ -164,7 +164,7 @@ def test_the_wait_doubles_each_time_up_to_its_bound() -> None:
     ears = Ears()
     waits: list[float] = []
     for _ in range(7):
-        ears.neighbours.penalize([B], ears.now)
+        ears.neighbours.back_off([B], ears.now)
         waits.append(first_chance(ears, "b"))
     assert waits == [300.0, 600.0, 1_200.0, 2_400.0, 4_800.0, 5_000.0, 5_000.0]
 
@@ -172,10 +172,10 @@ def test_the_wait_doubles_each_time_up_to_its_bound() -> None:
 def test_after_a_good_while_it_is_forgotten() -> None:
     ears = Ears()
     for _ in range(2):
-        ears.neighbours.penalize([B], ears.now)
+        ears.neighbours.back_off([B], ears.now)
         first_chance(ears, "b")
     ears.now += 10.0 * 2.0 * CONFIG.back_off_ms
-    ears.neighbours.penalize([B], ears.now)
+    ears.neighbours.back_off([B], ears.now)
     assert first_chance(ears, "b") == CONFIG.back_off_ms
 
 
@@ -217,5 +217,5 @@ def test_on_a_crowded_network_the_quietest_are_forgotten() -> None:
 def test_waits_that_are_over_are_forgotten_when_there_are_too_many() -> None:
     ears = Ears(config=MembershipConfig(machines_max=3))
     for at in range(100):
-        ears.neighbours.penalize([machine(f"m{at}")], 1_000.0 * at)
+        ears.neighbours.back_off([machine(f"m{at}")], 1_000.0 * at)
     assert len(ears.neighbours._back_off) <= 4

@@ -1,4 +1,5 @@
-"""The protocol without time and network: one machine's answer to each input in each stage (Figs. 3 and 5 to 8).
+"""The protocol without time and network: one machine's answer to each input in each stage, and the joins of
+Figs. 5 to 8.
 
 `tests/paper/` shows what the answers of all machines together guarantee.
 """
@@ -11,42 +12,23 @@ from itertools import pairwise, product
 
 import pytest
 
-from membership.messages import Attempt, Body, Control, Join, JoiningSet
-from membership.protocol import TRANSITIONS, BrokenInvariant, Cause, Entered, Stage, Suspected
+from membership.messages import Body
+from membership.stages import TRANSITIONS, Cause, Stage
 from tests.membership.adversary import Adversary
-from tests.membership.harness import (
-    Table,
-    attempt,
-    control,
-    fault,
-    ids,
-    join,
-    machine,
-    machines,
-    names,
-    view_id,
-)
-from transport.messages import Machine, ViewId
+from tests.membership.builders import attempt, control, fault, join, machine, machines, names, view_id
+from tests.membership.harness import Table, bodies, committed, suspicions
+from transport.errors import BrokenInvariant
 
 IDLE, FAULTS, GATHERING, COMMITTED = Stage
 ABC = view_id("abc")
-
-
-def suspicions(table: Table, name: str) -> list[tuple[str, Cause]]:
-    outputs = table.outputs[name]
-    return [(names(output.machines), output.cause) for output in outputs if isinstance(output, Suspected)]
-
-
-def bodies(table: Table, name: str) -> list[Body]:
-    return [sent.body for sent in table.sent(name)]
 
 
 # Every stage, every input
 
 
 def in_stage(stage: Stage) -> Table:
-    """Member a of the view abcz is in this stage; d and e are foreign. In Stages 1 and 2, d is about to join.
-    Nobody hears from z, so that no view comes about."""
+    """Returns a table where member a of the view abcz is in this stage; d and e are foreign. In Stages 1 and 2, d
+    is about to join. No message of z arrives, so that no view is installed."""
     table = Table("abcz", "d", "e")
     if stage is FAULTS:
         table.break_with("a", "c")
@@ -60,7 +42,7 @@ def in_stage(stage: Stage) -> Table:
 
 
 def offered(sender: str, body: Body) -> Callable[[Table], None]:
-    """What this machine might say next arrives at a."""
+    """Returns an input of a table: the next control message of the sender, with this body, arrives at a."""
 
     def offer(table: Table) -> None:
         stream = table["a"].dag.streams.get(machine(sender))
@@ -135,108 +117,6 @@ def test_no_machine_declares_itself_faulty() -> None:
     table = in_stage(IDLE)
     with pytest.raises(BrokenInvariant, match="itself faulty"):
         table["a"]._add_faults_before(frozenset(machines("a")), Cause.SILENT)
-
-
-# Fig. 3: faults
-
-
-def test_a_break_is_announced_and_whoever_hears_it_concurs() -> None:
-    table = Table("abc")
-    table.break_with("a", "c")
-    assert bodies(table, "a") == [fault("c")]
-    assert suspicions(table, "a") == [("c", Cause.SILENT)]
-    table.hand("a:1", "b")
-    assert bodies(table, "b") == [fault("c")]
-    assert table.entered("b")[0] == (FAULTS, Cause.FAULT_RECEIVED)
-
-
-def test_the_view_comes_when_all_who_remain_have_concurred() -> None:
-    table = Table("abcd")
-    table.break_with("a", "d")
-    table.hand("a:1", "b", "c")
-    table.hand("b:1", "a", "c")
-    assert table.views("c") == ["abc"]
-    assert table.views("a") == table.views("b") == []
-    assert table["a"].awaited() == {machine("c")}
-    table.hand("c:1", "a", "b")
-    assert table.views("a") == table.views("b") == ["abc"]
-    assert table["a"].view == table["b"].view == table["c"].view
-
-
-def test_a_fault_is_announced_again_only_when_the_set_has_grown() -> None:
-    table = Table("abcd")
-    table.break_with("a", "d")
-    table.break_with("b", "d")
-    table.hand("b:1 b:1", "a")
-    table.break_with("a", "d")
-    assert bodies(table, "a") == [fault("d")]
-    table.break_with("a", "c")
-    assert bodies(table, "a") == [fault("d"), fault("cd")]
-
-
-def test_agreement_is_on_the_whole_set() -> None:
-    table = Table("abcd")
-    table.break_with("a", "cd")
-    table.break_with("b", "d")
-    table.hand("b:1", "a")
-    assert table.views("a") == []  # b does not know of c's fault
-    table.hand("a:1", "b")
-    table.hand("b:2", "a")
-    assert table.views("a") == table.views("b") == ["ab"]
-
-
-def test_only_members_faults_matter_and_only_members_say_so() -> None:
-    table = Table("abc", "de")
-    table.offer(control("b", 1, fault("d"), ABC, cover={"a": 0, "c": 0}), "a")
-    table.offer(control("d", 1, fault("c"), view_id("de"), cover={"e": 0}), "a")
-    assert table["a"].stage is IDLE
-    assert table.sent("a") == []
-
-
-def test_what_ends_a_view_covers_its_messages_and_an_attempt_covers_none() -> None:
-    table = Table("abc")
-    table.say("c", heard_by="ab")
-    table.say("c", heard_by="a")
-    table.attempt("a")
-    assert table.last("a").cover == ()
-    assert not table["a"].is_ending_view()
-    table.break_with("a", "c")
-    assert dict(table.last("a").cover) == {machine("a"): 0, machine("b"): 0, machine("c"): 2}
-    assert table["a"].is_ending_view()
-
-
-def test_a_fault_enters_when_what_it_covers_is_here() -> None:
-    table = Table("abc")
-    table.say("c", heard_by="b")
-    table.break_with("b", "c")
-    table.hand("b:1", "a")
-    assert table["a"].stage is IDLE
-    assert [dict(cover) for cover in table["a"].covers_to_require()] == [dict(table.last("b").cover)]
-    table.recover("a")
-    assert table.views("a") == ["ab"]
-
-
-def test_a_suspects_message_that_others_follow_is_let_in_and_not_acted_upon() -> None:
-    table = Table("abcde")
-    table.break_with("c", "d")
-    table.break_with("a", "c")
-    table.offer(control("b", 1, attempt("abcde"), view_id("abcde"), acks={"c": 1}), "a")
-    table.hand("c:1", "a")
-    assert dict(table["a"].dag.acks())[machine("c")] == 1
-    assert names(table["a"].suspects) == "c"  # whoever followed it will say so itself
-
-
-def test_what_a_suspects_message_covers_is_required_if_others_follow_it() -> None:
-    table = Table("abcd")
-    table.say("d", heard_by="c")
-    table.break_with("c", "d")
-    table.break_with("a", "c")
-    table.hand("c:1", "a")
-    assert list(table["a"].covers_to_require()) == []
-    table.offer(control("b", 1, attempt("abcd"), view_id("abcd"), acks={"c": 1}), "a")
-    table.recover("a")
-    assert dict(table["a"].dag.acks())[machine("c")] == 1
-    assert table.planes["a"].here[machine("d")] == 1
 
 
 # Fig. 6: Stage 1
@@ -452,18 +332,6 @@ def test_whoever_learns_of_a_set_from_a_join_can_follow_it() -> None:
 # Fig. 7: Stage 2
 
 
-def committed(*components: str) -> Table:
-    """Everybody has gathered everybody, and a has committed."""
-    table = Table(*components)
-    everybody = "".join(components)
-    for name in everybody:
-        table.attempt(name)
-    for name in everybody:
-        table.hand(f"{name}:1", *everybody.replace(name, ""))
-    table.alpha("a")
-    return table
-
-
 def test_a_commitment_we_know_is_noted_and_not_answered() -> None:
     table = committed("a", "b", "c")
     table.alpha("b")
@@ -576,167 +444,3 @@ def test_an_accusation_of_a_machine_outside_the_commitment_counts_when_it_comes_
     table.hand("d:1", "b")  # now a:2 enters, and c is in J
     assert suspicions(table, "b") == [("c", Cause.ACCUSED_ME)]
     assert names(table["b"].accept) == "abd"
-
-
-# Views
-
-
-def test_a_view_is_named_after_the_last_of_its_electors() -> None:
-    table = Table("abc")
-    table.break_with("a", "c")
-    table.hand("a:1", "b")
-    (installed,) = table.installed("b")
-    assert list(ids(installed.electors)) == ["a:1", "b:1"]
-    last = installed.electors[1]
-    assert installed.view.id == ViewId(last.clock, *last.sender)
-
-
-def test_what_is_expected_in_a_view_follows_what_its_electors_cover() -> None:
-    table = committed("ab", "c")
-    for _ in range(3):
-        table.say("b", heard_by="a")
-    table.say("c")
-    table.alpha("b", "c")
-    table.settle("abc")
-    for name in "abc":
-        (installed,) = table.installed(name)
-        assert installed.expected == {machine("a"): 0, machine("b"): 3, machine("c"): 1}
-
-
-def test_those_who_come_from_another_view_are_not_transitional() -> None:
-    table = Table("abcd")
-    for name, others in (("a", "d"), ("b", "d"), ("c", "d")):
-        table.break_with(name, others)
-    table.hand("b:1 c:1", "a")
-    assert table.views("a") == ["abc"]
-    table.break_with("a", "c")  # before the others have that view
-    table.break_with("b", "c")
-    table.hand("a:1 c:1 a:2", "b")
-    table.hand("b:2", "a")
-    assert table.views("a") == ["abc", "ab"]
-    assert table["a"].view.members == table["b"].view.members
-    assert table["a"].view.id == table["b"].view.id
-
-
-# Accusations
-
-
-def test_who_declares_us_faulty_is_faulty_to_us() -> None:
-    table = Table("abcd")
-    table.break_with("b", "a")
-    table.hand("b:1", "a")
-    assert suspicions(table, "a") == [("b", Cause.ACCUSED_ME)]
-    assert bodies(table, "a") == [fault("b")]
-    assert dict(table["a"].dag.acks())[machine("b")] == 0
-
-
-def test_a_commitment_that_counts_us_among_the_faulty_is_an_accusation() -> None:
-    table = committed("a", "b", "c")
-    table.offer(control("b", 2, join("a", "b", "c", faults="a")), "a")
-    assert suspicions(table, "a") == [("b", Cause.ACCUSED_ME)]
-    assert bodies(table, "a")[-1] == fault("b")
-
-
-def test_who_concurs_with_an_accusation_is_faulty_to_us_as_well() -> None:
-    table = Table("abcd")
-    table.break_with("b", "a")
-    table.hand("b:1", "c")
-    table.hand("b:1 c:1", "a")
-    assert names(table["a"].suspects) == "bc"
-    table.hand("a:1 a:2", "d")
-    assert table["a"].awaited() == {machine("d")}
-
-
-def test_an_accusation_that_somebody_follows_who_has_not_concurred_enters_without_effect() -> None:
-    table = Table("abcd")
-    table.break_with("b", "a")
-    table.hand("b:1", "a")
-    table.offer(control("c", 1, attempt("abcd"), view_id("abcd"), acks={"b": 1}), "a")
-    assert dict(table["a"].dag.acks())[machine("b")] == 1
-    assert names(table["a"].suspects) == "b"
-
-
-def test_a_joiner_that_accuses_us_leaves_us_to_the_faults_it_has_told_us_of() -> None:
-    table = Table("ac", "b")
-    table.attempt("b")
-    table.hand("b:1", "a")
-    table.offer(control("b", 2, fault("c")), "a")
-    table.offer(control("b", 3, fault("ac")), "a")
-    assert table["a"].stage is not GATHERING
-    assert suspicions(table, "a") == [("c", Cause.FAULT_RECEIVED), ("b", Cause.ACCUSED_ME)]
-
-
-def test_an_accuser_invites_us_again_only_from_its_next_view() -> None:
-    table = Table("ab", "c")
-    table.offer(control("c", 1, fault("a")), "a")
-    table.offer(control("c", 2, attempt("c")), "a")
-    assert table["a"].stage is IDLE
-    table.offer(control("c", 3, attempt("c"), view_id("c", clock=9)), "a")
-    assert table.entered("a") == [(GATHERING, Cause.INVITED)]
-
-
-# Incarnations
-
-
-def restarted(name: str, sequence: int, clock: int = 50) -> Control:
-    """An attempt of the same name's next incarnation."""
-    again = Machine(name, 2)
-    view = ViewId(clock, *again)
-    return Control(again, sequence, clock + sequence, view, (), (), Attempt(JoiningSet(view, ((again, 0),))))
-
-
-def test_of_two_incarnations_in_a_join_the_older_is_faulty() -> None:
-    table = Table("abc")
-    table.offer(restarted("c", 1), "a")
-    assert suspicions(table, "a") == [("c", Cause.RESTARTED)]
-    table.alpha("a")
-    assert table["a"].accept == {machine("a"), machine("b"), Machine("c", 2)}
-    assert table.last("a").accuses(machine("c", 1))
-    assert not table.last("a").accuses(machine("c", 2))
-
-
-def test_who_would_join_a_later_me_is_left_alone() -> None:
-    table = Table("a", "b")
-    table.offer(restarted("a", 1), "a")
-    assert table["a"].stage is IDLE
-    table = Table("ab")
-    again = restarted("a", 1)
-    assert isinstance(again.body, Attempt)
-    later = control("b", 1, Join((attempt("ab").joining, again.body.joining), ()), view_id("ab"), cover={"a": 0})
-    table.offer(later, "a")
-    assert suspicions(table, "a") == [("b", Cause.ACCUSED_ME)]
-    assert table.views("a") == ["a"]
-
-
-# What is said
-
-
-def test_every_change_of_stage_says_why_and_who_must_agree() -> None:
-    table = committed("a", "b")
-    table.alpha("b")
-    table.settle("ab")
-    entered = [output for output in table.outputs["a"] if isinstance(output, Entered)]
-    assert [(output.stage, output.cause, names(output.accept)) for output in entered] == [
-        (GATHERING, Cause.FOREIGN_HEARD, "a"),
-        (COMMITTED, Cause.ALPHA_EXPIRED, "ab"),
-        (IDLE, Cause.ASSENTED, "ab"),
-    ]
-
-
-def test_what_is_to_be_sent_comes_before_the_view_it_makes() -> None:
-    table = Table("ab")
-    table.break_with("a", "b")
-    kinds = [type(output).__name__ for output in table.outputs["a"]]
-    assert kinds == ["Suspected", "Entered", "Emitted", "Installed", "Entered"]
-
-
-def test_control_messages_are_numbered_timed_and_follow_what_was_heard() -> None:
-    table = Table("abcd")
-    table.offer(control("b", 1, attempt("abcd"), view_id("abcd"), clock=40), "a")
-    table.break_with("a", "d")
-    table.break_with("a", "c")
-    first, second = table.sent("a")
-    assert (first.sequence, second.sequence) == (1, 2)
-    assert 40 < first.clock < second.clock
-    assert dict(first.acks) == {machine("b"): 1, machine("c"): 0, machine("d"): 0}
-    assert first.view == view_id("abcd")

@@ -292,7 +292,7 @@ def _pids_inside(namespaces: Sequence[str]) -> list[int]:
 
 
 def _has_exited(process: subprocess.Popen[Any]) -> bool:
-    # Unlike `poll`, this leaves the zombie, so that its pid still names its group and nobody else's. And it
+    # Unlike `poll`, this leaves the zombie, so that its pid still names its group and no other. And it
     # takes no lock, which a `process.wait()` that our signal handler interrupted would hold for ever.
     try:
         options = os.WEXITED | os.WNOWAIT | os.WNOHANG

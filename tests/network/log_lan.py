@@ -1,36 +1,35 @@
-"""Five nodes with their logs on a LAN, a process each: what is done to them, and what must become of their writes.
+"""Five nodes with their logs on a LAN, a process each: what is done to them, and what must become of their
+messages.
 
     with running(directory) as replicas:
         replicas.cut("abc|de")
         replicas.expect(primary="abc", red="de")
 
-All of them submit messages all the time. Every expectation measures how long it took: from just before what was
-done was begun to the last node's stage. At the end the nodes are stopped, their orders are read from their disks,
-and compared with each other and with everything that any of them was ever told.
+All of them submit messages all the time. Every expectation measures how long it took: from just before the cause
+to the last node's stage. At the end the nodes are stopped, their orders are read from their disks, and compared
+with each other and with everything that any of them ever reported.
 """
 
 from __future__ import annotations
 
 import shutil
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import takewhile, zip_longest
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from corel.corel import Stage
-from corel.effects import Event
-from corel.store import Store
-from tests.network.lan import Lan, poll_until
+from corel.effects import CorelEvent
+from corel.lmdb_log import LmdbLog
+from corel.stages import Stage
+from tests.network import cluster
+from tests.network.cluster import NAMES, PORT, Cluster, ScenarioFailed
+from tests.network.lan import Lan
 from tests.network.log_member import (
     CLUSTER,
     MESSAGES_PER_SECOND,
     REORDERED,
-    STORE,
     Greened,
     Logged,
     Noted,
@@ -45,71 +44,40 @@ from tests.network.log_member import (
 )
 from tests.simulator.checkers import Violation
 
-NAMES = "abcde"
-PORT = 7_400
-PROJECT = Path(__file__).parents[2]
-PATIENCE_MS = 30_000
-"""For a machine that is busy with other tests. How long it may take is the campaign's to judge."""
 STEADY_MS = 300
 """How long the expected stages must have lasted."""
 
 Order: TypeAlias = Sequence[tuple[str, bytes]]
-"""The green ids of one disk, with their bodies."""
-
-
-class ScenarioFailed(AssertionError):
-    """What was expected did not happen; the message tells each node's story."""
+"""The green messages of one disk: their ids, with their bodies."""
 
 
 class Timing(NamedTuple):
-    """How long it took from what was done until the nodes were at their stages."""
+    """How long it took from the cause until the nodes were at this stage."""
 
     cause: str
     stage: Stage
     took_ms: float
 
 
-class Member:
-    """A node's process, or its next after it was killed, and what it has been told so far."""
+class Member(cluster.Member[Record]):
+    """A node, and what its record says of its log."""
+
+    module = "log_member"
 
     def __init__(self, lan: Lan, name: str, directory: Path) -> None:
-        self.name = name
-        self.records: list[Record] = []
+        super().__init__(lan, name, directory, from_line)
         self.started: list[Started] = []
         self.stage: Staged | None = None
         self.heard: set[str] = set()
-        """Machines of whose messages one was logged or became green at this stage."""
+        """The machines of which a message was logged or became green at this stage."""
         self.green_line = 0
         self.logged: set[str] = set()
-        """Acknowledged, and not gone with an old disk."""
+        """The messages that it acknowledged, except those that were lost with an old disk."""
         self.stopped: Stopped | None = None
-        self._lan = lan
-        self._out, self._record = directory / f"{name}.out", directory / f"{name}.record"
-        self.data = directory / name
-        self._record.touch()
-        self._bytes_read = 0
 
     def start(self, *arguments: str) -> None:
-        command = [sys.executable, "-W", "error", "-m", "tests.network.log_member", "--node", self.name]
-        command += ["--roster", ",".join(NAMES), "--broadcast", f"{self._lan.broadcast_address}:{PORT}"]
-        command += ["--data", str(self.data), "--record", str(self._record), *arguments]
-        with open(self._out, "a") as out:
-            self.process: subprocess.Popen[str] = self._lan.spawn(
-                self.name, command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=out, stderr=out, text=True
-            )
-
-    def has_failed(self) -> bool:
-        return self.process.poll() not in (None, 0, -signal.SIGKILL)
-
-    def tell(self, command: str) -> None:
-        assert self.process.stdin is not None
-        with suppress(BrokenPipeError):  # it has ended: whoever waits for what follows will see that, and say why
-            print(command, file=self.process.stdin, flush=True)
-
-    def close(self) -> None:
-        assert self.process.stdin is not None
-        with suppress(BrokenPipeError):
-            self.process.stdin.close()
+        roster, address = ",".join(NAMES), f"{self._lan.broadcast_address}:{PORT}"
+        super().start("--roster", roster, "--broadcast", address, "--data", str(self.data), *arguments)
 
     def replace_disk(self) -> None:
         shutil.rmtree(self.data)
@@ -121,25 +89,17 @@ class Member:
         return self.started[-1].machine
 
     def is_at(self, stage: Stage, component: str) -> bool:
-        """It is, with exactly these, and messages of all of them get there."""
+        """Whether it is at this stage with exactly these members, and gets messages of all of them."""
         now = self.stage
         is_there = now is not None and (now.stage, now.members) == (stage, component)
         return is_there and {machine.partition(".")[0] for machine in self.heard} == set(component)
 
-    def has_noted(self, event: Event, since_ns: int) -> bool:
+    def has_noted(self, event: CorelEvent, since_ns: int) -> bool:
         recent = takewhile(lambda record: record.at_ns > since_ns, reversed(self.records))
         return any(isinstance(record, Noted) and record.event == event for record in recent)
 
-    def read(self) -> None:
-        with open(self._record, "rb") as record:
-            record.seek(self._bytes_read)
-            lines, newline, _ = record.read().rpartition(b"\n")
-        self._bytes_read += len(lines) + len(newline)
-        for line in lines.decode().splitlines():
-            self._note(from_line(line))
-
-    def _note(self, record: Record) -> None:
-        self.records.append(record)
+    def note(self, record: Record) -> None:
+        super().note(record)
         if isinstance(record, Started):
             self.started.append(record)
             self.stage = self.stopped = None
@@ -159,30 +119,28 @@ class Member:
         elif isinstance(record, Replaced):
             self.logged = set()
 
-    def testimony(self, since_ns: int) -> str:
-        """Its stages, in seconds from then, and what it complained of."""
-        status = self.process.poll()
-        lines = [f"--- {self.name}, {'running' if status is None else f'exit status {status}'}"]
-        lines.append(f"    green to {self.green_line}, {len(self.logged)} logged, heard {sorted(self.heard)}")
+    def history(self, since_ns: int) -> Iterator[str]:
+        """Its lines and its stages."""
+        yield f"    green to {self.green_line}, {len(self.logged)} logged, heard {sorted(self.heard)}"
         for record in self.records:
             if not isinstance(record, (Logged, Greened)):
                 what = " ".join(map(str, record[2:]))
                 seconds = (record.at_ns - since_ns) / 1e9
-                lines.append(f"{seconds:8.3f} {record.machine} {type(record).__name__.lower()} {what}")
-        return "\n".join([*lines, *self._out.read_text().splitlines()[-20:]])
+                yield f"{seconds:8.3f} {record.machine} {type(record).__name__.lower()} {what}"
 
 
-class Replicas:
-    """All nodes of the LAN. What is done to them is timed until the expectation that follows it."""
+class Replicas(Cluster[Member]):
+    """Five nodes, to which messages are submitted all the time."""
+
+    timeout_ms = 30_000
+    """How long it may really take is for the campaign to judge."""
 
     def __init__(self, lan: Lan, directory: Path, messages_per_second: float = MESSAGES_PER_SECOND) -> None:
+        super().__init__(lan, directory, {name: Member(lan, name, directory) for name in lan.names})
         self.timings: list[Timing] = []
-        self._lan = lan
-        self._directory = directory
         self._load = f"--messages-per-second={messages_per_second}"
-        self._members = {name: Member(lan, name, directory) for name in lan.names}
         self._places: dict[str, int] = {}
-        """Of every id that anybody was told is green."""
+        """The place of every message that any node reported green."""
         self._records_seen = dict.fromkeys(lan.names, 0)
         self._start(NAMES, "start", "--bootstrap")
         self.expect(primary=NAMES)
@@ -193,12 +151,8 @@ class Replicas:
         self._begin("cut")
         self._lan.cut(groups.split("|"))
 
-    def heal(self) -> None:
-        self._begin("heal")
-        self._lan.heal()
-
     def kill(self, names: str) -> None:
-        """With `kill -9`, all of them at once."""
+        """Kills these with `kill -9`, all at once."""
         self._begin("kill")
         members = self._named(names)
         for member in members:
@@ -209,11 +163,11 @@ class Replicas:
         self._read()
 
     def restart(self, names: str) -> None:
-        """Timed from when they are up: how long Python takes to start is not the matter here."""
+        """Starts these again. Times are from when they are up: how long Python takes to start does not matter."""
         self._start(names, "restart")
 
     def restart_to_die(self, name: str, after_copies: int) -> None:
-        """It comes back, and is killed in its recovery when so many messages have been retransmitted to it."""
+        """Starts a node again that is killed in its recovery, when so many messages were retransmitted to it."""
         (member,) = self._named(name)
         self._start(name, "restart", f"--die-after-copies={after_copies}")
         self._wait(lambda: member.process.poll() is not None, f"{name} dies of its recovery")
@@ -221,16 +175,16 @@ class Replicas:
         self._begin("kill")
         self._read()
         if member.stage is None or (member.stage.stage, len(member.stage.members)) != (Stage.RECOVERING, 5):
-            raise ScenarioFailed(self._tell(f"{name} was killed, but not in its recovery with the others"))
+            raise self._failure(f"{name} was killed, but not in its recovery with the others")
 
     def replace_disk(self, name: str) -> None:
-        """Of a node that is down."""
+        """Gives a node that is down an empty disk."""
         (member,) = self._named(name)
         assert member.process.poll() is not None
         member.replace_disk()
 
     def burst(self, names: str, count: int) -> None:
-        """So many messages of each of these, in a primary of exactly these, until all are green."""
+        """Submits so many messages at each of these, which are the primary component, until all are green."""
         self._begin("burst")
         self._read()
         members = self._named(names)
@@ -242,8 +196,8 @@ class Replicas:
     # What must follow
 
     def expect(self, primary: str = "", red: str = "") -> None:
-        """These are a primary component that makes messages green, among them all that its members had logged; in
-        each of those components messages are logged, and stay red."""
+        """Waits until the nodes of `primary` are a primary component that makes messages green, among them all
+        that they had logged, and in each component of `red` messages are logged and stay red."""
         self._read()
         components = [(Stage.PRIMARY, primary)] if primary else []
         components += [(Stage.NON_PRIMARY, names) for names in red.split("|") if names]
@@ -259,7 +213,7 @@ class Replicas:
             is_steady = time.monotonic_ns() - staged_ns >= STEADY_MS * 1_000_000
             return is_steady and self._is_green(old, primary)
 
-        what = f"{primary or 'nobody'} is primary, {red or 'nobody'} red"
+        what = f"{primary or 'no node'} is primary, {red or 'no node'} red"
         self._wait_reading(is_settled, what)
         for stage in dict(components):
             names = "".join(names for its_stage, names in components if its_stage is stage)
@@ -267,19 +221,21 @@ class Replicas:
             self.timings.append(Timing(self._cause, stage, took_ms))
 
     def logged_by(self, names: str) -> set[str]:
-        """What these have acknowledged so far."""
+        """Returns the messages that these nodes have acknowledged so far."""
         self._read()
         return set[str]().union(*[member.logged for member in self._named(names)])
 
     def expect_green(self, ids: set[str], at: str) -> None:
-        """These messages have become green at these nodes."""
+        """Waits until these messages are green at these nodes."""
         self._wait_reading(lambda: self._is_green(ids, at), f"{len(ids)} messages are green at {at}")
 
     def expect_retransmitted(self) -> None:
-        """Somebody has all red messages of the component that has just merged."""
+        """Waits until a node has all red messages of the component that has just merged."""
 
         def is_retransmitted() -> bool:
-            return any(member.has_noted(Event.RETRANSMITTED, self._since_ns) for member in self._members.values())
+            return any(
+                member.has_noted(CorelEvent.RETRANSMITTED, self._since_ns) for member in self._members.values()
+            )
 
         self._wait_reading(is_retransmitted, "the red messages are retransmitted")
 
@@ -293,30 +249,26 @@ class Replicas:
         return started.length - started.green
 
     def expect_voter(self, name: str) -> None:
-        """It may vote again."""
+        """Waits until the node may vote again."""
         member = self._members[name]
         since_ns = member.started[-1].at_ns
-        self._wait_reading(lambda: member.has_noted(Event.VOTER, since_ns), f"{name} becomes a voter")
+        self._wait_reading(lambda: member.has_noted(CorelEvent.VOTER, since_ns), f"{name} becomes a voter")
 
     def finish(self) -> None:
-        """Everything becomes green everywhere, the processes end, and what was told is on all disks."""
+        """Waits until everything is green at every node, ends the processes, and checks disks and records."""
         self._begin("stop")
-        members = list(self._members.values())
-        for member in members:
-            member.tell("stop")
+        self._tell_all("stop")
         self._wait_reading(self._is_quiet, "everything becomes green everywhere")
-        for member in members:
-            member.close()
-        self._wait(lambda: all(member.process.poll() == 0 for member in members), "all end")
-        self._read()
+        self._end_all()
+        members = list(self._members.values())
         try:
             orders = {member.name: read_order(member) for member in members}
             check_rules({member.name: member.records for member in members}, orders)
         except Violation as violation:
-            raise ScenarioFailed(self._tell(str(violation))) from violation
+            raise self._failure(str(violation)) from violation
 
     def counts(self) -> tuple[int, int]:
-        """Messages that were logged anywhere, and messages that became green."""
+        """Returns how many messages were logged at any node, and how many became green."""
         return len(self.logged_by(NAMES)), len(self._places)
 
     def _start(self, names: str, cause: str, *arguments: str) -> None:
@@ -327,10 +279,6 @@ class Replicas:
             member.start(self._load, *arguments)
         self._wait_reading(lambda: all(len(m.started) == starts[m.name] for m in members), f"{names} come up")
         self._since_ns = max(member.started[-1].at_ns for member in members)
-
-    def _begin(self, cause: str) -> None:
-        self._cause = cause
-        self._since_ns = time.monotonic_ns()
 
     def _named(self, names: str) -> list[Member]:
         return [self._members[name] for name in names]
@@ -351,41 +299,24 @@ class Replicas:
                 lasts.add(f"{member.me}.{member.stopped.submitted}")
         return self._is_green(self.logged_by(NAMES) | lasts, NAMES)
 
-    def _wait(self, condition: Callable[[], bool], what: str) -> None:
-        def is_over() -> bool:
-            return condition() or any(member.has_failed() for member in self._members.values())
-
-        if not poll_until(is_over, PATIENCE_MS) or not condition():
-            self._read()
-            raise ScenarioFailed(self._tell(f"after '{self._cause}' it did not happen that {what}"))
-
-    def _wait_reading(self, condition: Callable[[], bool], what: str) -> None:
-        def is_so() -> bool:
-            self._read()
-            return condition()
-
-        self._wait(is_so, what)
-
     def _read(self) -> None:
+        super()._read()
         for name, member in self._members.items():
-            member.read()
             for record in member.records[self._records_seen[name] :]:
                 if isinstance(record, Greened):
                     self._places.update(zip(record.ids, range(record.position, member.green_line), strict=False))
             self._records_seen[name] = len(member.records)
 
-    def _tell(self, message: str) -> str:
-        if pending := sorted(
-            set[str]().union(*[m.logged for m in self._members.values()]).difference(self._places)
-        ):
+    def _failure(self, message: str) -> ScenarioFailed:
+        logged = set[str]().union(*[member.logged for member in self._members.values()])
+        if pending := sorted(logged.difference(self._places)):
             message += f"\n{len(pending)} acknowledged messages are not green: {' '.join(pending[:20])} ..."
-        stories = [member.testimony(self._since_ns) for member in self._members.values()]
-        return "\n".join([message, f"records, journals and stores are in {self._directory}", *stories])
+        return super()._failure(message)
 
 
 @contextmanager
 def running(directory: Path, messages_per_second: float = MESSAGES_PER_SECOND) -> Iterator[Replicas]:
-    """Five nodes that are a primary component; what is done to them here is checked at the end."""
+    """Yields five nodes that are a primary component; what is done to them in the block is checked at its end."""
     with Lan(list(NAMES)) as lan:
         replicas = Replicas(lan, directory, messages_per_second)
         yield replicas
@@ -393,23 +324,23 @@ def running(directory: Path, messages_per_second: float = MESSAGES_PER_SECOND) -
 
 
 def read_order(member: Member) -> Order:
-    """What is green on the disk of a node that has ended."""
-    store = Store(member.data / STORE, CLUSTER, member.name)
+    """Returns what is green on the disk of a node that has ended."""
+    log = LmdbLog(member.data, CLUSTER, member.name)
     try:
-        green = store.load().lines.green
-        return [(str(entry.id), entry.body or b"") for entry in store.green(0, green)]
+        green = log.load().lines.green
+        return [(str(entry.id), entry.body or b"") for entry in log.green(0, green)]
     finally:
-        store.close()
+        log.close()
 
 
 def stream_of(message_id: str) -> str:
-    """The machine that sent it."""
+    """Returns the machine that sent this message."""
     return message_id.rpartition(".")[0]
 
 
 def check_rules(records: Mapping[str, Sequence[Record]], orders: Mapping[str, Order]) -> None:
-    """The disks have one order, and it is the one that the nodes were told of, with everything that they
-    acknowledged."""
+    """Raises `Violation` unless the disks have one order, which is the one that the nodes reported, with
+    everything that they acknowledged."""
     first = min(orders)
     for name, order in orders.items():
         _check_same(first, orders[first], name, order)
@@ -417,10 +348,10 @@ def check_rules(records: Mapping[str, Sequence[Record]], orders: Mapping[str, Or
     places = {message_id: position for position, (message_id, _) in enumerate(order)}
     _check_streams(order)
     _check_one_primary(records)
-    for name, told in records.items():
-        _check_own_told(told)
-        _check_promises(name, told, places)
-        _check_told_green(told, [message_id for message_id, _ in order])
+    for name, reported in records.items():
+        _check_own_reported(reported)
+        _check_promises(name, reported, places)
+        _check_reported_green(reported, [message_id for message_id, _ in order])
 
 
 def _check_same(one: str, its_order: Order, another: str, other_order: Order) -> None:
@@ -430,7 +361,7 @@ def _check_same(one: str, its_order: Order, another: str, other_order: Order) ->
 
 
 def _check_streams(order: Order) -> None:
-    """Causal, and every message once: each stream is dense and ascending."""
+    """Checks causal order, and that every message is there once: each stream is dense and ascending."""
     lasts: dict[str, int] = {}
     for position, (message_id, body) in enumerate(order):
         stream, _, sequence = message_id.rpartition(".")
@@ -442,7 +373,7 @@ def _check_streams(order: Order) -> None:
 
 
 def _check_promises(name: str, records: Iterable[Record], places: Mapping[str, int]) -> None:
-    """What was acknowledged is there, unless the disk was taken away that it was on."""
+    """Checks that what was acknowledged is there, unless the disk that it was on was replaced."""
     promised = set[str]()
     for record in records:
         if isinstance(record, Logged):
@@ -453,8 +384,9 @@ def _check_promises(name: str, records: Iterable[Record], places: Mapping[str, i
         raise Violation(f"{name} acknowledged {len(lost)} messages that are lost: {', '.join(lost[:10])}")
 
 
-def _check_told_green(records: Iterable[Record], order: Sequence[str]) -> None:
-    """In final places, one after the other, and never outside of a primary component or a recovery."""
+def _check_reported_green(records: Iterable[Record], order: Sequence[str]) -> None:
+    """Checks that messages become green in their final places, one after the other, and only in a primary
+    component or a recovery."""
     line, stage = 0, ""
     for record in records:
         if isinstance(record, Started):
@@ -472,9 +404,9 @@ def _check_told_green(records: Iterable[Record], order: Sequence[str]) -> None:
                     raise Violation(f"{record.machine} was told that {message_id} is green at {position}")
 
 
-def _check_own_told(records: Iterable[Record]) -> None:
-    """Who submitted a message is told when it is logged, or to look at the queue again, before it is told of its
-    next: a client may wait for that."""
+def _check_own_reported(records: Iterable[Record]) -> None:
+    """Checks that a node that submitted a message hears that it is logged, or that the queue was reordered, before
+    it hears of its next: a client may wait for that."""
     through, is_excused = 0, False
     for record in records:
         if isinstance(record, Started):
@@ -492,10 +424,10 @@ def _check_own_told(records: Iterable[Record]) -> None:
 
 
 def _check_one_primary(records: Mapping[str, Sequence[Record]]) -> None:
-    """A primary component has its number for itself."""
+    """Checks that no two primary components have the same number."""
     views: dict[int, str] = {}
-    for told in records.values():
-        for record in told:
+    for reported in records.values():
+        for record in reported:
             if isinstance(record, Staged) and record.stage == Stage.PRIMARY:
                 view = views.setdefault(record.number, record.view)
                 if view != record.view:

@@ -1,39 +1,33 @@
-"""Tells the stories of `test_membership_lan` again and again, and says how long the changes of view took.
+"""The campaign of `test_membership_lan`: how long the changes of view took.
 
-    python -m tests.network.membership_campaign --repetitions 20
-
-Needs root, for network namespaces. Prints Markdown for `docs/performance.md`; its exit status is 1 if a story went
-wrong or an aim was missed. The logs and journals of what went wrong are kept.
+python -m tests.network.membership_campaign --repetitions 20
 """
 
 from __future__ import annotations
 
-import argparse
-import shutil
 import sys
-import tempfile
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
 
-from tests.network import test_membership_lan as stories
+from tests.network import test_membership_lan as scenarios
+from tests.network.campaign import Campaign, new_parser, verdict
 from tests.network.membership_lan import Members, Timing, running
 
 SCENARIOS: dict[str, Callable[[Members], None]] = {
-    "two sides": stories.test_two_sides_of_a_cut,
-    "one alone": stories.test_one_member_alone,
-    "three components": stories.test_three_components_merge_at_once,
-    "one-way link": stories.test_a_one_way_link,
-    "missing link": stories.test_a_link_that_is_missing,
-    "killed": stories.test_a_killed_member_comes_back_as_another,
-    "restarted": stories.test_a_member_is_restarted_before_it_is_missed,
-    "stopped": stories.test_a_stopped_member_comes_back_as_itself,
+    "two sides": scenarios.test_two_sides_of_a_cut,
+    "one alone": scenarios.test_one_member_alone,
+    "three components": scenarios.test_three_components_merge_at_once,
+    "one-way link": scenarios.test_a_one_way_link,
+    "missing link": scenarios.test_a_link_that_is_missing,
+    "killed": scenarios.test_a_killed_member_comes_back_as_another,
+    "restarted": scenarios.test_a_member_is_restarted_before_it_is_missed,
+    "stopped": scenarios.test_a_stopped_member_comes_back_as_itself,
 }
 MEDIAN_MS_MAX = 1_500.0
-"""The aims, for cuts and heals."""
+"""The aim for the median time from a cut or heal to the views."""
 TOOK_MS_MAX = 3_000.0
+"""The aim for the longest such time."""
 
 
 @dataclass
@@ -44,43 +38,20 @@ class Findings:
     timings: dict[str, list[Timing]] = field(default_factory=dict)
     pauses_ms: list[float] = field(default_factory=list)
 
-    def add(self, members: Members) -> None:
-        for timing in members.timings:
+    def add(self, nodes: Members) -> str:
+        for timing in nodes.timings:
             self.timings.setdefault(timing.cause, []).append(timing)
-        self.pauses_ms += members.pauses_ms()
+        self.pauses_ms += nodes.pauses_ms()
+        return ", ".join(f"{timing.cause} {timing.took_ms:.0f}" for timing in nodes.timings) + " ms"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+def main() -> int:
+    options = new_parser("membership_campaign", __doc__, SCENARIOS).parse_args()
     findings = {name: Findings() for name in options.scenario or SCENARIOS}
-    directory = Path(tempfile.mkdtemp(prefix="membership-campaign-"))
-    for repetition in range(options.repetitions):
-        for name, found in findings.items():
-            _tell(name, directory / f"{name.replace(' ', '-')}-{repetition}", found, options.keep)
+    campaign = Campaign(SCENARIOS, findings, running, options.keep)
+    campaign.repeat(options.repetitions)
     print(report(findings, options.repetitions))
-    failures = sum(found.failures for found in findings.values())
-    if failures or options.keep:
-        print(f"{failures} stories went wrong; logs and journals are in {directory}")
-    else:
-        directory.rmdir()
-    return 1 if failures or _missed(findings) else 0
-
-
-def _tell(name: str, directory: Path, found: Findings, is_kept: bool) -> None:
-    directory.mkdir()
-    try:
-        with running(directory) as members:
-            SCENARIOS[name](members)
-    except Exception:  # whatever it was, the other repetitions are worth seeing
-        found.failures += 1
-        print(f"{directory.name} went wrong:", file=sys.stderr)
-        traceback.print_exc()
-        return
-    found.add(members)
-    if not is_kept:
-        shutil.rmtree(directory)
-    took = ", ".join(f"{timing.cause} {timing.took_ms:.0f}" for timing in members.timings)
-    print(f"{directory.name}: {took} ms", file=sys.stderr, flush=True)
+    return 1 if campaign.finish() or _missed(findings) else 0
 
 
 def report(findings: dict[str, Findings], repetitions: int) -> str:
@@ -104,9 +75,8 @@ def report(findings: dict[str, Findings], repetitions: int) -> str:
     lines += [_pauses_row(name, found.pauses_ms, found.failures) for name, found in findings.items()]
     everything = [pause_ms for found in findings.values() for pause_ms in found.pauses_ms]
     lines.append(_pauses_row("all", everything, sum(found.failures for found in findings.values())))
-    missed = _missed(findings)
     aim = f"Aim, from a cut or heal to the views: median ≤ {MEDIAN_MS_MAX:,.0f} ms, max ≤ {TOOK_MS_MAX:,.0f} ms"
-    return "\n".join([*lines, "", f"{aim}: {'missed by ' + ', '.join(missed) if missed else 'reached'}."])
+    return "\n".join([*lines, "", f"{aim}: {verdict(_missed(findings))}."])
 
 
 def _pauses_row(name: str, pauses_ms: Sequence[float], failures: int) -> str:
@@ -126,14 +96,6 @@ def _missed(findings: dict[str, Findings]) -> list[str]:
             if is_judged and (median(took_ms) > MEDIAN_MS_MAX or max(took_ms) > TOOK_MS_MAX):
                 missed.append(f"{name} ({cause})")
     return missed
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tests.network.membership_campaign", description=__doc__)
-    parser.add_argument("--repetitions", type=int, default=20)
-    parser.add_argument("--scenario", action="append", choices=list(SCENARIOS), help="only this (repeatable)")
-    parser.add_argument("--keep", action="store_true", help="keep the logs of what went well, too")
-    return parser
 
 
 if __name__ == "__main__":

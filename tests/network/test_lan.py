@@ -20,7 +20,7 @@ PORT = 7_700
 GROUP = "239.77.0.1"
 SO_RCVBUFFORCE = 33  # Linux's number; Python's socket module has no name for it.
 RECEIVE_BUFFER_BYTES = 16 << 20
-PATIENCE_MS = 10_000
+TIMEOUT_MS = 10_000
 
 # A socket stays in the namespace it was made in, wherever it is used: a short-lived process on the host makes
 # it and hands it over, and the tests then need no further processes to talk.
@@ -71,7 +71,7 @@ def open_socket() -> Iterator[OpenSocket]:
             # The plain option is capped by a machine-wide limit; root may go beyond it.
             opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES)
             opened.bind(("", PORT))
-            opened.settimeout(PATIENCE_MS / 1_000)
+            opened.settimeout(TIMEOUT_MS / 1_000)
             return opened
 
         yield open_on
@@ -79,7 +79,7 @@ def open_socket() -> Iterator[OpenSocket]:
 
 @pytest.fixture
 def start_owner() -> Iterator[Callable[..., tuple[subprocess.Popen[str], dict[str, Any]]]]:
-    """Starts a process that owns a LAN, and gives it with what it said about that LAN."""
+    """Starts a process that owns a LAN, and returns it with what it said about that LAN."""
     with ExitStack() as stack:
 
         def start(mode: str = "wait") -> tuple[subprocess.Popen[str], dict[str, Any]]:
@@ -115,7 +115,7 @@ def is_running(pid: int) -> bool:
 
 
 def drain(receiver: socket.socket) -> int:
-    """Take the datagrams that are waiting, and say how many there were."""
+    """Takes the datagrams that are waiting, and returns how many there were."""
     receiver.setblocking(False)
     received = 0
     while True:
@@ -163,7 +163,7 @@ def test_loss_drops_its_share_and_counts_it(lan: Lan, open_socket: OpenSocket) -
         received += drain(receiver)
         return received + lan.drop_counts()["b"] == sent
 
-    assert poll_until(all_accounted_for, PATIENCE_MS), (received, lan.drop_counts())
+    assert poll_until(all_accounted_for, TIMEOUT_MS), (received, lan.drop_counts())
     # Nine standard deviations either side: the kernel's dice cannot be seeded.
     assert 0.12 * sent <= lan.drop_counts()["b"] <= 0.28 * sent
     assert (lan.drop_counts()["a"], lan.drop_counts()["c"]) == (0, 0)
@@ -176,7 +176,7 @@ def test_loss_and_cuts_are_independent(lan: Lan, open_socket: OpenSocket) -> Non
     sender.sendto(b"cut", (lan.address("b"), PORT))
     lan.heal()
     sender.sendto(b"lost", (lan.address("b"), PORT))
-    assert poll_until(lambda: lan.drop_counts() == {"a": 0, "b": 1, "c": 0}, PATIENCE_MS)
+    assert poll_until(lambda: lan.drop_counts() == {"a": 0, "b": 1, "c": 0}, TIMEOUT_MS)
     lan.set_loss(0)
     sender.sendto(b"arrives", (lan.address("b"), PORT))
     assert receiver.recv(100) == b"arrives"
@@ -253,7 +253,7 @@ def test_leaving_ends_stubborn_stopped_and_runaway_processes(monkeypatch: pytest
         runaway_pid = int(first_line(runaway))
         assert runaway.wait() == 0
     assert (stubborn.returncode, stopped.returncode) == (-signal.SIGKILL, -signal.SIGTERM)
-    assert poll_until(lambda: not is_running(runaway_pid), PATIENCE_MS)
+    assert poll_until(lambda: not is_running(runaway_pid), TIMEOUT_MS)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_an_owner_cleans_up_however_it_ends(
     if signum is not None:
         assert namespaces_left(made["namespaces"]) == made["namespaces"]
         owner.send_signal(signum)
-    assert owner.wait(PATIENCE_MS / 1_000) == exit_status
+    assert owner.wait(TIMEOUT_MS / 1_000) == exit_status
     assert namespaces_left(made["namespaces"]) == []
     assert not is_running(made["child_pid"])
 
@@ -284,7 +284,7 @@ def test_the_next_lan_sweeps_what_a_killed_owner_left(start_owner: Callable[...,
     dead_owner.wait()
     with Lan(["a"]):
         assert namespaces_left(left["namespaces"]) == []
-        assert poll_until(lambda: not is_running(left["child_pid"]), PATIENCE_MS)
+        assert poll_until(lambda: not is_running(left["child_pid"]), TIMEOUT_MS)
         assert namespaces_left(living["namespaces"]) == living["namespaces"]
         assert is_running(living["child_pid"])
 

@@ -1,8 +1,8 @@
-"""The log on real networks and disks: five processes that write all the time, and what can happen to them.
+"""The log on real networks and disks: five processes that submit all the time, and what can happen to them.
 
-Each test is a story that says who can make writes green, and who keeps them red. All of them end with the same
-question: is everything that was ever acknowledged on all disks, once, in the one order that was told?
-`log_campaign` tells them again and again.
+Each test is a scenario that says which nodes can make messages green, and which keep them red. All of them end
+with the same check: everything that was ever acknowledged is on all disks, once, in the one order that was
+reported. `log_campaign` repeats them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def test_a_node_with_an_empty_disk_has_no_vote(replicas: Replicas) -> None:
     replicas.cut("ab|cde")
     replicas.restart("e")
     assert not replicas.is_voter_from_its_disk("e")
-    replicas.expect(red="ab|cde")  # three of five, but one of them forgot what it had agreed to
+    replicas.expect(red="ab|cde")  # three of five, but the disk of one no longer has what it had agreed to
     replicas.heal()
     replicas.expect_voter("e")
     replicas.expect(primary="abcde")
@@ -103,7 +103,7 @@ def test_all_are_killed_while_they_establish_a_primary(replicas: Replicas) -> No
 
 
 def test_messages_of_former_incarnations_stay_green(replicas: Replicas) -> None:
-    """Their streams are folded away when all five, having been a primary, recover again; then all start anew."""
+    """Their streams are folded when all five, having been a primary component, recover again; then all restart."""
     replicas.kill("abcde")
     replicas.restart("abcde")
     replicas.expect(primary="abcde")
@@ -116,7 +116,7 @@ def test_messages_of_former_incarnations_stay_green(replicas: Replicas) -> None:
     replicas.expect(primary="abcde")
 
 
-# Whether the final check sees what it must: a story that is right, and ways to spoil it.
+# Whether the final check sees what it must: a story that is right, and ways to make it wrong.
 
 STORY = """
 a.1 starts 0

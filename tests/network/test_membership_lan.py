@@ -1,6 +1,6 @@
 """The membership on a real network: five processes, a host each, and what can happen to hosts and links.
 
-Each test is a story that says which views must follow; `membership_campaign` tells them again and again.
+Each test is a scenario that says which views must follow; `membership_campaign` repeats them.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.network.member import Delivered, Installed, Record, Sent
 from tests.network.membership_lan import Members, check_rules, running
+from tests.network.membership_member import Delivered, Installed, Record, Sent
 from tests.simulator.checkers import Violation
 from transport.messages import Machine, Message, Service, View, ViewId
 
@@ -66,7 +66,7 @@ def test_a_killed_member_comes_back_as_another(members: Members) -> None:
 
 
 def test_a_member_is_restarted_before_it_is_missed(members: Members) -> None:
-    """That its former incarnation is dead is then known from the new one."""
+    """The new incarnation then shows the others that its former one is dead."""
     members.kill("c")
     members.restart("c")
     members.expect("abcde")
@@ -79,7 +79,7 @@ def test_a_stopped_member_comes_back_as_itself(members: Members) -> None:
     members.expect("abcde")
 
 
-# Whether the replay shows the checkers what they must see: a story that is right, and ways to spoil it.
+# Whether the replay shows the checkers what they must see: a story that is right, and ways to make it wrong.
 
 STORY = """
 a.1 has 1.a.1: a.1 from a.1

@@ -1,25 +1,24 @@
 """The transport on a real network: a process per node, each on a host of its own, and datagrams that get lost.
 
-What the processes logged is replayed, in the order of its times, into the simulator's checkers.
+What the processes recorded is replayed, in the order of its times, into the simulator's checkers.
 """
 
 from __future__ import annotations
 
 import heapq
 import json
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import NoReturn, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import pytest
 
+from tests.network import cluster
+from tests.network.cluster import PORT, Cluster
 from tests.network.lan import Lan, poll_until
-from tests.network.worker import DELIVERED, RECEIVED, SENT, Load, Record
+from tests.network.transport_member import DELIVERED, RECEIVED, SENT, Load, Record
 from tests.simulator.checkers import Checker, Violation
 from tests.simulator.checkers.agreed_order import AgreedOrder
 from tests.simulator.checkers.causal_order import CausalOrder
@@ -31,10 +30,6 @@ from transport.messages import Machine, Message, Service, ViewId
 
 NAMES = ("a", "b", "c", "d")
 VIEW = ViewId(1, "a", 1)
-PORT = 7_400
-PATIENCE_MS = 60_000
-"""For a machine that is busy with other tests; a run takes a few seconds."""
-PROJECT = Path(__file__).parents[2]
 
 Logs: TypeAlias = dict[str, list[Record]]
 Totals: TypeAlias = Counter[str]
@@ -47,103 +42,66 @@ def lan() -> Iterator[Lan]:
         yield made
 
 
-class Worker:
-    """A node's process, and the files it writes to."""
+class Worker(cluster.Member[Record]):
+    """A node, and its answers on stdout."""
+
+    module = "transport_member"
 
     def __init__(self, lan: Lan, name: str, directory: Path, arguments: Sequence[str]) -> None:
-        self.name = name
-        self._out, self._err, self._log = (directory / f"{name}.{suffix}" for suffix in ("out", "err", "log"))
-        command = [sys.executable, "-W", "error", "-m", "tests.network.worker", "--node", name]
-        command += ["--roster", ",".join(lan.names), "--log", str(self._log), *arguments]
-        with open(self._out, "w") as out, open(self._err, "w") as err:
-            self.process: subprocess.Popen[str] = lan.spawn(
-                name, command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=out, stderr=err, text=True
-            )
+        super().__init__(lan, name, directory, Record.from_line)
+        self.start("--roster", ",".join(lan.names), *arguments)
 
-    def tell(self, command: str) -> None:
-        assert self.process.stdin is not None
-        with suppress(BrokenPipeError):  # it has ended: whoever waits for its answer will see that, and say why
-            print(command, file=self.process.stdin, flush=True)
-
-    def stop(self) -> None:
-        assert self.process.stdin is not None
-        with suppress(BrokenPipeError):
-            self.process.stdin.close()
-
-    def has_said(self, line: str) -> bool:
-        return line in self._out.read_text().splitlines()
+    def has_failed(self) -> bool:
+        return bool(self.process.poll())  # no scenario here kills it
 
     def answers(self) -> list[Counter[str]]:
-        """One for each time it was asked for its counters."""
-        lines = self._out.read_text().splitlines()
-        return [Counter(json.loads(line)) for line in lines if line.startswith("{")]
-
-    def log(self) -> list[Record]:
-        with open(self._log) as lines:
-            return list(map(Record.from_line, lines))
-
-    def testimony(self) -> str:
-        said, complained = self._out.read_text(), self._err.read_text()
-        return f"--- {self.name}, exit status {self.process.poll()}, said:\n{said}and on stderr:\n{complained}"
+        """Returns its counters, as it said them each time it was asked."""
+        return [Counter(json.loads(line)) for line in self.said() if line.startswith("{")]
 
 
-class Cluster:
+class Workers(Cluster[Worker]):
     """A worker on every host of the LAN."""
 
+    timeout_ms = 60_000
+    """A run takes a few seconds."""
+
     def __init__(self, lan: Lan, directory: Path, load: Load, *arguments: str) -> None:
-        self._load = load
         flags = [*load.as_arguments(), *arguments]
-        self._workers = [Worker(lan, name, directory, flags) for name in lan.names]
+        super().__init__(lan, directory, {name: Worker(lan, name, directory, flags) for name in lan.names})
+        self._load = load
 
     def run(self) -> Totals:
-        """Until everyone has delivered everything, nobody keeps anything, and the logs have been checked."""
-        try:
-            self._wait(lambda worker: worker.has_said("ready"), "come up")
-            self._tell("start")
-            self._wait(lambda worker: worker.has_said("done"), "deliver everything")
-            totals = self._wait_until_stable()
-        finally:
-            for worker in self._workers:
-                worker.stop()
-        self._wait(lambda worker: worker.process.poll() == 0, "end")
-        sent = check_rules({worker.name: worker.log() for worker in self._workers})
+        """Waits until every node has delivered everything and buffers nothing, and checks the records."""
+        self._wait_all_said("ready", "all come up")
+        self._begin("start")
+        self._tell_all("start")
+        self._wait_all_said("done", "all deliver everything")
+        totals = self._wait_until_stable()
+        self._end_all()
+        sent = check_rules({name: worker.records for name, worker in self._members.items()})
         assert sent == {name: [service for service, _ in self._load.messages_of(name)] for name in sent}
         return totals
 
     def _wait_until_stable(self) -> Totals:
         asked = 0
         totals: Totals = Counter()
+        workers = self._members.values()
 
         def is_stable() -> bool:
             nonlocal asked, totals
             asked += 1
-            self._tell("counters")
-            self._wait(lambda worker: len(worker.answers()) == asked, "answer")
-            totals = sum((worker.answers()[-1] for worker in self._workers), Counter[str]())
+            self._tell_all("counters")
+            self._wait(lambda: all(len(worker.answers()) == asked for worker in workers), "all answer")
+            totals = sum((worker.answers()[-1] for worker in workers), Counter[str]())
             return totals["state.window_bytes"] == 0
 
-        if not poll_until(is_stable, PATIENCE_MS):
-            self._fail(f"after {PATIENCE_MS} ms the nodes still keep messages to retransmit: {totals}")
+        if not poll_until(is_stable, self.timeout_ms):
+            raise self._failure(f"after {self.timeout_ms} ms the nodes still buffer messages: {totals}")
         return totals
-
-    def _tell(self, command: str) -> None:
-        for worker in self._workers:
-            worker.tell(command)
-
-    def _wait(self, condition: Callable[[Worker], bool], what: str) -> None:
-        def is_over() -> bool:
-            return all(map(condition, self._workers)) or any(worker.process.poll() for worker in self._workers)
-
-        if not poll_until(is_over, PATIENCE_MS) or not all(map(condition, self._workers)):
-            laggards = [worker.name for worker in self._workers if not condition(worker)]
-            self._fail(f"{', '.join(laggards)} did not {what}")
-
-    def _fail(self, message: str) -> NoReturn:
-        pytest.fail("\n".join([message, *(worker.testimony() for worker in self._workers)]))
 
 
 def check_rules(logs: Logs) -> dict[str, list[Service]]:
-    """The logs together break no rule; returns what each node sent."""
+    """Raises `Violation` unless the records of all nodes together keep every rule; returns what each node sent."""
     checkers: list[Checker] = [CausalOrder(logs), AgreedOrder(), SafeReceived(logs), NoDuplicates(), NoLoss()]
     sent: dict[str, list[Service]] = {name: [] for name in logs}
     for record in heapq.merge(*logs.values(), key=attrgetter("at_ns")):
@@ -177,8 +135,8 @@ def assert_repaired(totals: Totals) -> None:
     assert totals["machine.packets_retransmitted"] > 0, totals
 
 
-def assert_nobody_erred(totals: Totals) -> None:
-    """All are correct members of one view, so a frame that somebody objected to would be a fault of ours."""
+def assert_no_errors(totals: Totals) -> None:
+    """All are correct members of one view, so a frame that any of them rejects would be a fault of ours."""
     errors = [name for name in totals if name.startswith(("machine.dropped_", "peer_errors."))]
     assert not errors, totals
 
@@ -186,9 +144,9 @@ def assert_nobody_erred(totals: Totals) -> None:
 @pytest.mark.parametrize("loss_percent", [0, 5, 20])
 def test_broadcasts_arrive_everywhere_in_order(lan: Lan, tmp_path: Path, loss_percent: int) -> None:
     lan.set_loss(loss_percent)
-    cluster = Cluster(lan, tmp_path, Load(seed=loss_percent), "--broadcast", f"{lan.broadcast_address}:{PORT}")
-    totals = cluster.run()
-    assert_nobody_erred(totals)
+    workers = Workers(lan, tmp_path, Load(seed=loss_percent), "--broadcast", f"{lan.broadcast_address}:{PORT}")
+    totals = workers.run()
+    assert_no_errors(totals)
     if loss_percent:
         assert all(lan.drop_counts().values()), lan.drop_counts()
         assert_repaired(totals)
@@ -198,8 +156,8 @@ def test_broadcasts_arrive_everywhere_in_order(lan: Lan, tmp_path: Path, loss_pe
 
 def test_a_multicast_group_does_as_well(lan: Lan, tmp_path: Path) -> None:
     lan.set_loss(5)
-    totals = Cluster(lan, tmp_path, Load(seed=31), "--multicast", f"239.77.0.1:{PORT}").run()
-    assert_nobody_erred(totals)
+    totals = Workers(lan, tmp_path, Load(seed=31), "--multicast", f"239.77.0.1:{PORT}").run()
+    assert_no_errors(totals)
     assert all(lan.drop_counts().values()), lan.drop_counts()
     assert_repaired(totals)
 
@@ -207,25 +165,25 @@ def test_a_multicast_group_does_as_well(lan: Lan, tmp_path: Path) -> None:
 def test_copies_to_each_peer_do_as_well(lan: Lan, tmp_path: Path) -> None:
     lan.set_loss(5)
     peers = ",".join(f"{lan.address(name)}:{PORT}" for name in lan.names)
-    totals = Cluster(lan, tmp_path, Load(seed=32), "--peers", peers).run()
-    assert_nobody_erred(totals)
+    totals = Workers(lan, tmp_path, Load(seed=32), "--peers", peers).run()
+    assert_no_errors(totals)
     assert all(lan.drop_counts().values()), lan.drop_counts()
     assert_repaired(totals)
 
 
 def test_a_burst_that_spills_from_the_receive_buffers_is_repaired(lan: Lan, tmp_path: Path) -> None:
-    """The window is for buffers of megabytes, and the kernel keeps a dozen datagrams."""
+    """The window is fitted to buffers of megabytes, and the kernel keeps a dozen datagrams."""
     endless = Load(seed=33, burst=1_000_000)
     buffers = ("--window-bytes", str(4 * 1_048_576), "--receive-buffer-bytes", str(16_384))
     broadcast = ("--broadcast", f"{lan.broadcast_address}:{PORT}")
-    totals = Cluster(lan, tmp_path, endless, *broadcast, *buffers).run()
-    assert_nobody_erred(totals)
+    totals = Workers(lan, tmp_path, endless, *broadcast, *buffers).run()
+    assert_no_errors(totals)
     assert totals["kernel.RcvbufErrors"] > 0, totals
     assert totals["state.waits_for_room"] > 0, totals
     assert_repaired(totals)
 
 
-# Whether the replay shows the checkers what they must see: a story that is right, and ways to spoil it.
+# Whether the replay shows the checkers what they must see: a story that is right, and ways to make it wrong.
 
 STORY = """
 a sent a:0 AGREED 0

@@ -1,10 +1,10 @@
 """The claims of "Membership Algorithms for Multicast Communication Groups" (Amir, Dolev, Kramer, Malki), one by
 one.
 
-Most stories are told by bare protocols, to which messages are handed in the very order that would break the claim
-if the rule behind it were missing. What the paper calls a configuration change is a view here: J without all
-faults; the electors of a view are its members' last FA or JOIN (`membership/protocol.py` lists this and the other
-deviations). Expected and the set of messages before a view are `expected` and `covered` of what is installed.
+Most tests use bare protocols, to which messages are handed in the very order that would break the claim if the
+rule behind it were missing. What the paper calls a configuration change is a view here: J without all faults; the
+electors of a view are its members' last FA or JOIN (`membership/protocol.py` lists this and the other deviations).
+The paper's Expected and the set of messages before a view are `expected` and `covered` of `Installed`.
 """
 
 from __future__ import annotations
@@ -13,22 +13,12 @@ from itertools import pairwise
 
 import pytest
 
-from membership.effects import Event
-from membership.messages import Attempt, Control, Join
-from membership.protocol import Cause, Installed, Stage
+from membership.effects import MembershipEvent
+from membership.messages import Control, Join
+from membership.stages import Cause, Installed, Stage
 from tests.membership.adversary import Adversary
-from tests.membership.harness import (
-    Cluster,
-    Table,
-    fault,
-    ids,
-    join,
-    letter_in,
-    machine,
-    machines,
-    names,
-    view_id,
-)
+from tests.membership.builders import fault, ids, join, machine, machines, names, view_id
+from tests.membership.harness import Cluster, Table, gathered, is_ending, settled
 from transport.effects import Delivered
 from transport.messages import Frame, Packet, Retransmission, Service
 
@@ -41,23 +31,11 @@ def everybody_break(table: Table, *everybody: str, faulty: str) -> None:
 
 
 def commit_all(*components: str) -> Table:
-    """Everybody has gathered everybody and sent its JOIN, which nobody else has yet: AJ is 1, JOIN is 2."""
-    table = Table(*components)
-    everybody = "".join(components)
-    for name in everybody:
-        table.attempt(name)
-    for name in everybody:
-        table.hand(f"{name}:1", *everybody.replace(name, ""))
-    table.alpha(*everybody)
+    """Returns a table where every machine has the AJ of every other (message 1) and has sent its JOIN
+    (message 2), which no other machine has yet."""
+    table = gathered(*components)
+    table.alpha(*"".join(components))
     return table
-
-
-def settled(everybody: str) -> Cluster:
-    """Whole groups in one view, known to all to be everybody's."""
-    cluster = Cluster(everybody)
-    cluster.run_until_views(everybody)
-    cluster.run(300.0)
-    return cluster
 
 
 def packet_in(frame: Frame) -> Packet | None:
@@ -65,14 +43,9 @@ def packet_in(frame: Frame) -> Packet | None:
     return carried if isinstance(carried, Packet) else None
 
 
-def is_ending(frame: Frame) -> bool:
-    """Whether it carries a FA or JOIN."""
-    letter = letter_in(frame)
-    return isinstance(letter, Control) and not isinstance(letter.body, Attempt)
-
-
 def agreed(table: Table, members: str) -> Installed:
-    """The view that all of these have installed last, made by the same electors, with the same Expected."""
+    """Checks that these machines have installed the same view last, with the same electors and the same Expected,
+    and returns it."""
     last = [table.installed(name)[-1] for name in members]
     assert names(last[0].view.members) == members
     for installed in last:
@@ -99,8 +72,8 @@ def test_figure_2_the_fault_is_delivered_after_all_messages_that_survivors_have(
     cluster.crash("c")
     cluster.heal()
     cluster.run_until_views("ab")
-    assert cluster.letters(Control, "a")[-1].cover[2] == (machine("c"), 1)
-    assert cluster.letters(Control, "b")[-1].cover[2] == (machine("c"), 3)
+    assert cluster.group_frames(Control, "a")[-1].cover[2] == (machine("c"), 1)
+    assert cluster.group_frames(Control, "b")[-1].cover[2] == (machine("c"), 3)
     assert cluster.history("a") == cluster.history("b") == ["abc", b"m1", b"m2", b"m3", "ab"]
 
 
@@ -319,8 +292,8 @@ def test_lemma_5_4_a_fault_of_one_who_has_the_view_already_is_of_the_same_commit
 
 
 def test_theorem_5_5_who_has_committed_cannot_be_led_elsewhere() -> None:
-    """a has assented to abc, with b's commitment. b lacks c's, and is tempted: by a stranger who would join, by
-    the stranger's commitment, by c's silence. Whatever it assents to, it is that join."""
+    """a has assented to abc, with b's commitment. b lacks c's, and is tempted: by a foreign machine that
+    would join, by that machine's commitment, by c's silence. Whatever it assents to, it is that join."""
     table = Table("a", "b", "c", "d")
     for name in "abcd":
         table.attempt(name)
@@ -361,7 +334,7 @@ def test_theorem_5_5_in_whole_groups_a_vote_makes_one_view() -> None:
     cluster.run_until(lambda: names(cluster["a"].view.members) == "a")
     cluster.drop(lambda source, target, frame: source == "a" and is_ending(frame))
     cluster.run(2_000.0)
-    votes = " ".join(str(entry.details["electors"]) for entry in cluster.journal("a", Event.VIEW))
+    votes = " ".join(str(entry.details["electors"]) for entry in cluster.journal("a", MembershipEvent.VIEW))
     assert votes.count("'b.1:2'") == 1
 
 
@@ -540,7 +513,7 @@ def test_theorem_5_9_in_merges_and_cuts_members_of_two_views_deliver_the_same_be
 
 
 def periods(cluster: Cluster, name: str) -> dict[tuple[object, object], set[tuple[object, bytes]]]:
-    """Between each two consecutive views of a machine, what it delivered."""
+    """Returns the messages that a machine delivered between each two consecutive views of its."""
     delivered: dict[object, set[tuple[object, bytes]]] = {}
     for effect in cluster.effects(Delivered, name):
         for message in effect.messages:
@@ -566,8 +539,8 @@ def test_theorem_5_11_whoever_starts_the_protocol_completes_it(shape: tuple[str,
 
 
 def test_lemma_5_10_nobody_waits_for_what_was_said_before_it_could_be_heard() -> None:
-    """c commits to abc when b has committed to ab, and to b is a stranger. When a takes b along, what c said
-    counts: c has no reason to say it again, and b must not wait until c is extracted."""
+    """c commits to abc when b has committed to ab, and c is not in b's J. When a takes b along, c's JOIN counts: c
+    has no reason to send it again, and b must not wait until c is extracted."""
     table = Table("a", "b", "c")
     for name in "abc":
         table.attempt(name)
@@ -581,7 +554,7 @@ def test_lemma_5_10_nobody_waits_for_what_was_said_before_it_could_be_heard() ->
 
 
 def test_theorem_5_11_a_fault_is_said_once_by_each_and_not_for_ever() -> None:
-    """Figs. 3 and 7 answer every FA with a FA; then a and b would never be done. We answer what is new to us."""
+    """Fig. 7 answers every FA with a FA; then a and b would never be done. We answer only what is new to us."""
     table = commit_all("a", "b", "c", "d")
     everybody_break(table, "a", "b", "c", faulty="d")
     table.settle("abc")

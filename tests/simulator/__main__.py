@@ -22,7 +22,7 @@ def main() -> int:
         return 1 if hunt_all(range(first, last + 1), arguments.jobs) else 0
     try:
         return 0 if replay(arguments.layer, arguments.seed, arguments.nodes, print) else 1
-    except BrokenPipeError:  # the reader has seen enough
+    except BrokenPipeError:  # the reader of the pipe has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
@@ -35,9 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--jobs", type=int, help="processes (default: one per core)")
     again = commands.add_parser("replay", help="run one seed and print its event trace")
     again.add_argument("--seed", type=int, required=True)
-    mutants = commands.add_parser(
-        "mutants", help="plant bugs in COREL and in the store; exit 1 if any is not noticed"
-    )
+    mutants = commands.add_parser("mutants", help="plant bugs in every layer; exit 1 if any is not noticed")
     mutants.add_argument("--seeds", type=_span, default=(1, 2_000), metavar="FIRST-LAST")
     mutants.add_argument("--jobs", type=int, help="processes (default: one per core)")
     for command in (run, again):
@@ -47,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _span(text: str) -> tuple[int, int]:
-    """`3-9`, or `5` for `5-5`."""
+    """Reads `3-9`, or `5` for `5-5`."""
     first, _, last = text.partition("-")
     try:
         span = (int(first), int(last or first))

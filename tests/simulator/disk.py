@@ -1,6 +1,6 @@
 """A simulated disk: what is written is certain to survive a crash only once it has been synced.
 
-At a crash each unsynced write is, as the seed has it, lost, kept, or torn (a prefix of it is kept).
+At a crash each unsynced write is lost, kept, or torn (a prefix of it is kept), as the random numbers decide.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Disk:
         self._unsynced[name] = content
 
     def read(self, name: str) -> bytes | None:
-        """What the running process sees: its own writes, synced or not."""
+        """Returns what the running process sees: its own writes, synced or not."""
         return self._unsynced.get(name, self._synced.get(name))
 
     def sync(self) -> None:

@@ -1,18 +1,26 @@
-"""`make mutants`: plants every bug of the log and of the store, and says what noticed each."""
+"""`make mutants`: plants every bug of every layer, and says what noticed each."""
 
 from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
-from tests.simulator import corel_mutants, store_mutants
+import tests.simulator.corel.mutants
+import tests.simulator.membership.mutants
+import tests.simulator.store.mutants
+import tests.simulator.transport.mutants
 from tests.simulator.mutation import fails_with, hunt
 
-FAMILIES = (corel_mutants, store_mutants)
+FAMILIES = (
+    tests.simulator.transport.mutants,
+    tests.simulator.membership.mutants,
+    tests.simulator.corel.mutants,
+    tests.simulator.store.mutants,
+)
 
 
 def hunt_all(seeds: range, jobs: int | None) -> int:
-    """Prints who was noticed by what, as a table; returns how many were not."""
+    """Prints a table of the mutants and what noticed each; returns how many were not noticed."""
     places = [(family, place) for family, module in enumerate(FAMILIES) for place in range(len(module.MUTANTS))]
     unnoticed = 0
     with ProcessPoolExecutor(jobs) as pool:

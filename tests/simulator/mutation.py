@@ -1,5 +1,5 @@
-"""Planting bugs. A mutant edits the text of a function, so that its row shows the bug itself; when the line it
-edits is gone, it says so."""
+"""Planting bugs. A mutant edits the text of a function, so that its row shows the bug itself; when the line that
+it edits is no longer there, it raises."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.simulator.checkers import Violation
 
 
 class Edit(NamedTuple):
-    """`old`, which the function's source has once, becomes `new`."""
+    """Replaces `old`, which the source of the function must have once, by `new`."""
 
     owner: type | ModuleType
     function: str
@@ -29,7 +29,7 @@ class Edit(NamedTuple):
 class Mutant(NamedTuple):
     name: str
     breaks: tuple[str, ...]
-    """What may notice first."""
+    """The checkers or exceptions that may notice it first."""
     edits: tuple[Edit, ...]
     first_seed: int = 1
     """Where the search begins: the rarer a bug shows, the closer to a seed that shows it."""
@@ -50,28 +50,32 @@ def planted(mutant: Mutant) -> Iterator[None]:
 def hunt(
     mutant: Mutant, seeds: range, broken_property: Callable[[int, tuple[int, int]], str | None]
 ) -> tuple[int, str] | None:
-    """The first seed that notices the mutant (and passes without it), and what noticed."""
+    """Returns the first seed that notices the mutant (and passes without it), and what noticed."""
     for seed in seeds:
         with planted(mutant):
             broken = broken_property(seed, mutant.nodes)
+        if broken == NameError.__name__:
+            raise LookupError(f"{mutant.name!r} names something that is not there: adapt the mutant")
         if broken is not None and broken_property(seed, mutant.nodes) is None:
             return seed, broken
     return None
 
 
 def what_breaks(run: Callable[[], None]) -> str | None:
-    """The checker that complains of a run, or the kind of exception it raises."""
+    """Returns the checker that a run violates (or `corel.run`, and the like, for the run's own checks), or the
+    kind of exception that it raises."""
     try:
         run()
     except Violation as violation:
-        return Path(traceback.extract_tb(violation.__traceback__)[-1].filename).stem
+        file = Path(traceback.extract_tb(violation.__traceback__)[-1].filename)
+        return file.stem if file.parent.name == "checkers" else f"{file.parent.name}.{file.stem}"
     except Exception as error:
         return type(error).__name__
     return None
 
 
 def fails_with(mutant: Mutant, test: Callable[[], None]) -> bool:
-    """Whether a directed test fails with the mutant. Raises if it fails without."""
+    """Whether a directed test fails with the mutant. Raises if it fails without it."""
     test()
     try:
         with planted(mutant):
@@ -82,7 +86,7 @@ def fails_with(mutant: Mutant, test: Callable[[], None]) -> bool:
 
 
 def mutated(edit: Edit) -> object:
-    """The function with the edit made."""
+    """Returns the function with the edit made."""
     function = vars(edit.owner)[edit.function]
     source = textwrap.dedent(inspect.getsource(function))
     if source.count(edit.old) != 1:

@@ -1,4 +1,4 @@
-"""A simulated broadcast domain: it loses, duplicates, delays and reorders, is cut one way or both, and spills.
+"""A simulated broadcast domain: it loses, duplicates, delays and reorders, and may be cut one way or both ways.
 
 A receiver with limited bandwidth works through its datagrams at that rate; what arrives while its buffer is
 full is lost, as in a kernel's socket buffer. That is how bursts lose messages in reality.
@@ -27,16 +27,16 @@ class Weather:
     jitter_ms: float = 0.0
     """Mean of an exponential extra delay: anything above the time between sends reorders."""
     bytes_per_ms: float = 0.0
-    """What a receiver can work through; 0 means any amount at once."""
+    """The bandwidth of a receiver; 0 means that it handles any amount at once."""
     buffer_bytes: int = 0
 
     def cleared(self) -> Weather:
-        """The same network when it works: its delay remains, and its speed."""
+        """Returns the same network without faults: its delay and its bandwidth remain."""
         return replace(self, loss=0.0, duplication=0.0, jitter_ms=0.0)
 
 
 class Network(Generic[Item]):
-    """Carries items (whatever the processes exchange) between named hosts."""
+    """Carries items, which are what the processes exchange, between named hosts."""
 
     def __init__(self, world: World, random: Random, weather: Weather, size_of: Callable[[Item], int]) -> None:
         self.weather = weather

@@ -10,35 +10,27 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple
 
 from tests.simulator.checkers import Violation
-from tests.simulator.corel_layer import CorelRun
-from tests.simulator.corel_plan import draw_corel_plan
-from tests.simulator.membership_layer import MembershipRun
-from tests.simulator.membership_plan import draw_membership_plan
-from tests.simulator.plan import draw_plan
-from tests.simulator.store_layer import StoreRun
-from tests.simulator.store_plan import draw_store_plan
-from tests.simulator.transport_layer import TransportRun
-from tests.simulator.world import World
+from tests.simulator.corel.plan import draw_corel_plan
+from tests.simulator.corel.run import CorelRun
+from tests.simulator.membership.plan import draw_membership_plan
+from tests.simulator.membership.run import MembershipRun
+from tests.simulator.run import SimulatedRun
+from tests.simulator.store.plan import draw_store_plan
+from tests.simulator.store.run import StoreRun
+from tests.simulator.transport.plan import draw_plan
+from tests.simulator.transport.run import TransportRun
 
 NODES_MIN, NODES_MAX = 3, 9
-
-
-class Run(Protocol):
-    """One seed's run of one layer."""
-
-    world: World
-
-    def run(self) -> None: ...
 
 
 class Layer(NamedTuple):
     """How a layer's plans are drawn from a seed, and run."""
 
     draw: Callable[[int, int, int], Any]
-    run: Callable[[Any, Callable[[str], None] | None], Run]
+    run: Callable[[Any, Callable[[str], None] | None], SimulatedRun]
 
 
 LAYERS = {
@@ -51,13 +43,12 @@ LAYERS = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one seed."""
+    """The result of one seed."""
 
     seed: int
     simulated_ms: float
     failure: str | None
     coverage: Counter[str]
-    """How often what happened in the run, where its layer counts that."""
 
 
 def run_seed(seed: int, layer: str, nodes: tuple[int, int]) -> Outcome:
@@ -69,8 +60,7 @@ def run_seed(seed: int, layer: str, nodes: tuple[int, int]) -> Outcome:
         failure = f"{run.world.now:.3f} ms: {violation}"
     except Exception as error:  # a machine that raises is a failed seed, not a failed simulator
         failure = f"{run.world.now:.3f} ms: {type(error).__name__}: {error}"
-    coverage = cast(Counter[str], getattr(run, "coverage", Counter()))
-    return Outcome(seed, run.world.now, failure, coverage)
+    return Outcome(seed, run.world.now, failure, run.coverage)
 
 
 def run_seeds(layer: str, seeds: Iterable[int], nodes: tuple[int, int], jobs: int | None) -> int:

@@ -1,4 +1,4 @@
-"""The simulated disk: a crash takes only what was not synced, and takes it in every way."""
+"""The simulated disk: a crash affects only what was not synced, and affects it in every way."""
 
 from __future__ import annotations
 

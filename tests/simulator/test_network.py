@@ -13,7 +13,7 @@ MANY = 2_000
 
 
 class Lan:
-    """A network of three hosts; remembers what arrived where and when, and what became of the rest."""
+    """A network of three hosts; it records what arrived where and when, and what became of the rest."""
 
     def __init__(self, weather: Weather, seed: int = 1) -> None:
         self.world = World()
@@ -38,7 +38,7 @@ class Lan:
         return [item for _, item in self.arrived[name]]
 
     def heard(self) -> str:
-        """Who hears whom: every host sends its name once."""
+        """Returns which hosts hear which, after every host has sent its name once."""
         for name in self.arrived:
             self.send(name, name.encode())
         self.run()

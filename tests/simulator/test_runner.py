@@ -1,4 +1,4 @@
-"""Seeds mean the same everywhere, failures are reported so that they can be replayed, and a batch passes."""
+"""A seed means the same everywhere, failures are reported so that they can be replayed, and a batch passes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 from tests.simulator import runner
 from tests.simulator.__main__ import main
 from tests.simulator.checkers import Violation
-from tests.simulator.plan import draw_plan
 from tests.simulator.runner import LAYERS, replay, run_seeds
-from tests.simulator.transport_layer import TransportRun
+from tests.simulator.transport.plan import draw_plan
+from tests.simulator.transport.run import TransportRun
 
 ROOT = Path(__file__).parents[2]
 SMALL = (3, 4)

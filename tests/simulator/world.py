@@ -11,7 +11,7 @@ Action: TypeAlias = Callable[[], None]
 
 
 class World:
-    """The clock everybody in a simulation shares, in milliseconds."""
+    """The clock that all of a simulation shares, in milliseconds, and the events to come."""
 
     def __init__(self) -> None:
         self.now = 0.0

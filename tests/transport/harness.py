@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 from transport.codec import Codec
 from transport.config import TransportConfig
-from transport.effects import Broadcast, Delivered, Effect
+from transport.effects import Broadcast, Delivered, TransportEffect
 from transport.lansis import Lansis
 from transport.messages import (
     Datagram,
@@ -25,6 +25,7 @@ from transport.messages import (
     Machine,
     Message,
     Packet,
+    Retransmission,
     Service,
     Status,
     View,
@@ -36,10 +37,18 @@ DropRule: TypeAlias = Callable[[str, str, Frame], bool]
 
 CLUSTER = "harness"
 VIEW = ViewId(1, "a", 1)
+LATER = ViewId(2, "a", 1)
+BASIC, CAUSAL, AGREED, SAFE = Service
+SMALL_WINDOW = TransportConfig(window_messages_max=30, packet_units_max=1)
 
 
 def machine(name: str) -> Machine:
     return Machine(name, 1)
+
+
+A, B, C, D = map(machine, "abcd")
+FOREIGN = Machine("x", 1)
+"""A machine that is no member of any view of these tests."""
 
 
 def packet(
@@ -51,7 +60,7 @@ def packet(
     payloads: Iterable[bytes] = (b"x",),
     fragment: Fragment | None = None,
 ) -> Packet:
-    """A packet of the harness's view; unless told otherwise its clock is its sequence."""
+    """A packet of the harness's view; its clock is its sequence, unless given."""
     flat = tuple((machine(name), acked) for name, acked in (acks or {}).items())
     return Packet(machine(sender), VIEW, sequence, clock or sequence, service, flat, tuple(payloads), fragment)
 
@@ -59,9 +68,31 @@ def packet(
 def status(
     clock: int, sequence: int = 0, acks: Mapping[str, int] | None = None, window_bytes: int = 1_048_576
 ) -> Status:
-    """A status of the harness's view that solicits nobody."""
+    """A status of the harness's view that solicits no member."""
     flat = tuple((machine(name), acked) for name, acked in (acks or {}).items())
     return Status(VIEW, clock, sequence, window_bytes, flat)
+
+
+def packet_in(frame: Frame) -> Packet | None:
+    """Returns the packet that a frame carries, for the first time or again."""
+    carried = frame.packet if isinstance(frame, Retransmission) else frame
+    return carried if isinstance(carried, Packet) else None
+
+
+def is_packet(frame: Frame, sender: Machine, sequence: int) -> bool:
+    """Whether the frame carries this packet, for the first time or again."""
+    carried = packet_in(frame)
+    return carried is not None and (carried.sender, carried.sequence) == (sender, sequence)
+
+
+def is_packet_of(frame: Frame, sender: Machine) -> bool:
+    """Whether the frame carries a packet of this sender, for the first time or again."""
+    carried = packet_in(frame)
+    return carried is not None and carried.sender == sender
+
+
+def machine_in(view: View, me: Machine = A, config: TransportConfig | None = None) -> Lansis:
+    return Lansis(me, view, config or TransportConfig(), Random(1), 0.0)
 
 
 class Sent(NamedTuple):
@@ -73,7 +104,7 @@ class Sent(NamedTuple):
 
 
 class Harness:
-    """Machines named by the letters given, a constant delay apart; nothing is lost but what is asked for."""
+    """Machines named by the letters given, a constant delay apart; only what `drop` says is lost."""
 
     def __init__(
         self, names: str, config: TransportConfig | None = None, seed: int = 1, delay_ms: float = 0.1
@@ -82,7 +113,7 @@ class Harness:
         self.sent: list[Sent] = []
         self.delivered: dict[str, list[bytes]] = {name: [] for name in names}
         self.messages: dict[str, list[Message]] = {name: [] for name in names}
-        self.effects: dict[str, list[Effect]] = {name: [] for name in names}
+        self.effects: dict[str, list[TransportEffect]] = {name: [] for name in names}
         self.view = View(VIEW, tuple(machine(name) for name in names))
         random = Random(seed)
         settings = config or TransportConfig()
@@ -109,8 +140,8 @@ class Harness:
         """Hands over a datagram that no machine here has sent."""
         self.execute(target, self.machines[target].receive(datagram, self.now))
 
-    def execute(self, source: str, effects: list[Effect]) -> None:
-        """What a call of one of the machines returned, if it was not made here."""
+    def execute(self, source: str, effects: list[TransportEffect]) -> None:
+        """Executes what a call of one of the machines returned, for calls that the test makes itself."""
         for effect in effects:
             self.effects[source].append(effect)
             if isinstance(effect, Delivered):
@@ -132,7 +163,7 @@ class Harness:
         self.now = end
 
     def frames(self, kind: type[Kind], source: str) -> list[Kind]:
-        """Every frame of this kind that the source has transmitted so far."""
+        """Returns every frame of this kind that the source has transmitted so far."""
         frames = [frame for sent in self.sent if sent.source == source for frame in sent.datagram.frames]
         return [frame for frame in frames if isinstance(frame, kind)]
 

@@ -23,7 +23,7 @@ from transport.messages import (
 )
 
 thorough = settings(max_examples=200, deadline=None, derandomize=True)
-"""The same examples in every run: a failure is found again by running the test again."""
+"""Draws the same examples in every run: running a test again finds its failure again."""
 
 _WIDTHS = (0, 1, 127, 128, 255, 256, 2**16 - 1, 2**16, 2**32 - 1, 2**32, SEQUENCE_MAX)
 _LENGTHS = (0, 1, 31, 32, 255, 256, 1_000)
@@ -79,7 +79,7 @@ frames = packets() | packets().map(Retransmission) | statuses | nacks() | envelo
 _few_frames: st.SearchStrategy[tuple[Frame, ...]] = st.lists(frames, max_size=3).map(tuple)
 _many_frames = st.builds(lambda few, times: few * times, _few_frames, st.integers(1, 9))
 datagrams = st.builds(Datagram, machines, _many_frames)
-"""Repeating frames is the cheap way to more of them than a short msgpack array has."""
+"""Frames are repeated because that is the cheap way to more of them than a short msgpack array has."""
 
 _scalars = (
     st.none()
@@ -94,7 +94,7 @@ structures = st.recursive(
     lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
     max_leaves=16,
 )
-"""Whatever msgpack can say."""
+"""Everything that msgpack can encode."""
 
 _almost_fields = st.sampled_from((0, 1, 2, 3, 4, "a", b"x", True, False)) | st.lists(
     st.sampled_from(("a", 0, 1, 2, b"x")), max_size=6

@@ -1,4 +1,4 @@
-"""The chaos layer does to datagrams what it is told, and nothing else."""
+"""The chaos layer does to datagrams what it is configured to do, and nothing else."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from tests.transport.harness import VIEW
 from transport.chaos import Chaos, ChaosChannel
 from transport.codec import Codec
 from transport.messages import Datagram, Machine, Status
-from transport.udp import Address, Arrivals
+from transport.udp import Address, Arrivals, OnArrivals
 
 CODEC = Codec("test")
 ADDRESSES: dict[str, Address] = {"b": ("127.0.0.1", 2), "c": ("127.0.0.1", 3)}
 
 
 class RecordingChannel:
+    receive_buffer_bytes = 1_048_576
+
     def __init__(self) -> None:
         self.broadcast: list[bytes] = []
         self.unicast: list[tuple[bytes, Address]] = []
@@ -29,6 +31,11 @@ class RecordingChannel:
     def send_to(self, data: bytes, address: Address) -> None:
         self.unicast.append((data, address))
 
+    def listen(self, on_arrivals: OnArrivals) -> None:
+        self.on_arrivals = on_arrivals
+
+    def drain(self) -> None: ...
+
     def close(self) -> None:
         self.is_closed = True
 
@@ -39,15 +46,14 @@ class Bench:
     def __init__(self, chaos: Chaos | None = None) -> None:
         self.arrived: list[str] = []
         self.inner = RecordingChannel()
-        self.outer = ChaosChannel(CODEC, asyncio.get_running_loop(), Random(7), self._deliver)
-        self.outer.channel = self.inner
-        self.outer.chaos = chaos or Chaos()
+        self.outer = ChaosChannel(self.inner, CODEC, Random(7), chaos)
+        self.outer.listen(self._deliver)
 
     def _deliver(self, arrivals: Arrivals) -> None:
         self.arrived.extend(CODEC.sender(data).name for data, _ in arrivals)
 
     def receive(self, *names: str) -> None:
-        self.outer.on_arrivals([(datagram(name), ADDRESSES[name]) for name in names])
+        self.inner.on_arrivals([(datagram(name), ADDRESSES[name]) for name in names])
 
 
 def datagram(name: str) -> bytes:
@@ -111,7 +117,7 @@ def test_delay_holds_back_and_close_drops_what_is_held() -> None:
         bench.receive("c")
         bench.outer.close()
         assert bench.inner.is_closed
-        await asyncio.sleep(0.02)  # longer than the delay: what was held would have come by now
+        await asyncio.sleep(0.02)  # longer than the delay: what was held would have arrived by now
         assert bench.arrived == ["b"]
         bench.outer.send(b"x")
         assert bench.inner.broadcast == []
@@ -122,9 +128,10 @@ def test_delay_holds_back_and_close_drops_what_is_held() -> None:
 def test_undecodable_datagrams_pass_for_the_driver_to_judge() -> None:
     async def scenario() -> None:
         received: list[bytes] = []
-        loop = asyncio.get_running_loop()
-        channel = ChaosChannel(CODEC, loop, Random(7), lambda arrivals: received.extend(d for d, _ in arrivals))
-        channel.on_arrivals([(b"noise", ("127.0.0.1", 9))])
+        inner = RecordingChannel()
+        outer = ChaosChannel(inner, CODEC, Random(7))
+        outer.listen(lambda arrivals: received.extend(data for data, _ in arrivals))
+        inner.on_arrivals([(b"noise", ("127.0.0.1", 9))])
         assert received == [b"noise"]
 
     asyncio.run(scenario())

@@ -59,7 +59,7 @@ EXAMPLE = Datagram(
 
 
 def decode(body: object) -> Datagram:
-    """What is made of this structure behind a valid header."""
+    """Decodes this structure behind a valid header."""
     return OURS.decode(HEADER + msgpack.packb(body))
 
 

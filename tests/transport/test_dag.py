@@ -8,16 +8,14 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.transport.harness import machine, packet
+from tests.transport.harness import A, B, C, D, machine, packet
 from transport.config import TransportConfig
-from transport.dag import CausalDag, Stream
+from transport.dag import CausalDag, PacketStream
 from transport.messages import Acks, Machine, Packet, Ranges
-
-A, B, C, D = map(machine, "abcd")
 
 
 def dag_of(names: str, config: TransportConfig | None = None, **base: int) -> CausalDag:
-    """The DAG of the first of these machines, after these last units of an earlier view."""
+    """Returns the DAG of the first of these machines, after these last units of an earlier view."""
     settings = config or TransportConfig()
     return CausalDag(machine(names[0]), map(machine, names), settings, dict(acks(**base)))
 
@@ -26,7 +24,7 @@ def acks(**through: int) -> Acks:
     return tuple((machine(name), sequence) for name, sequence in through.items())
 
 
-def missing(stream: Stream, ranges_max: int) -> Ranges:
+def missing(stream: PacketStream, ranges_max: int) -> Ranges:
     return stream.missing(ranges_max, 0, stream.known_through)
 
 
@@ -88,7 +86,7 @@ def test_duplicates_are_recognised_inserted_or_pending() -> None:
 
 
 def history(random: Random, names: str, length: int) -> list[Packet]:
-    """A causally consistent past: everyone sends now and then, having seen some of what was sent before."""
+    """Returns a causally consistent past: every machine sends now and then, having seen some of what was sent."""
     sent = dict.fromkeys(names, 0)
     seen = {name: dict.fromkeys(names, 0) for name in names}
     packets = []
@@ -285,7 +283,7 @@ def test_full_buffers_keep_others_out_and_open_again_when_something_is_stable() 
     assert dag.is_full()
     seventh = packet("b", 7)
     assert dag.store(seventh) == []
-    assert dag.streams[B].first_missing() is None  # it is here: nobody needs to send it again
+    assert dag.streams[B].first_missing() is None  # it is here: no member needs to send it again
     dag.acknowledge(C, acks(b=1))
     dag.take_stable()
     assert dag.insert_pending() == [seventh]
@@ -322,8 +320,8 @@ def test_in_a_small_window_there_is_room_for_what_every_member_may_send() -> Non
 # What continues what is here
 
 
-def pending_between(dag: CausalDag) -> Stream:
-    """Of b, unit 1 is in the DAG and 5 to 7 are pending."""
+def pending_between(dag: CausalDag) -> PacketStream:
+    """Puts b's unit 1 into the DAG, and 5 to 7 as pending; returns b's stream."""
     dag.store(packet("b", 1, clock=10))
     dag.store(packet("b", 5, clock=20, payloads=[b"x"] * 3))
     return dag.streams[B]
@@ -461,18 +459,18 @@ def test_what_was_pending_of_a_suspect_stays_out_too() -> None:
     assert dag.insert_pending() == [first]
 
 
-def test_what_was_required_because_of_a_stranger_is_not_any_more_when_that_is_suspected() -> None:
+def test_what_was_required_because_of_a_foreign_machine_is_not_any_more_when_that_is_suspected() -> None:
     dag = dag_of("abc")
     dag.suspect([C])
     dag.require(acks(c=1))
     assert missing(dag.streams[C], 8) == ((1, 1),)
-    dag.suspect([D])  # who is not in the view
+    dag.suspect([D])  # a machine that is not in the view
     assert missing(dag.streams[C], 8) == ()
     assert dag.store(packet("c", 1)) == []
     assert dag.inserted() == acks(a=0, b=0, c=0)
 
 
-def test_to_suspect_strangers_alone_ends_no_view() -> None:
+def test_to_suspect_foreign_machines_alone_ends_no_view() -> None:
     dag = dag_of("abc")
     dag.suspect([D])
     assert not dag.is_ending
@@ -485,7 +483,7 @@ MENTIONS: dict[str, Mention] = {
     "a packet that itself waits": lambda dag, namer: dag.store(packet(namer.name, 2, acks={"c": 1})),
     "a status": lambda dag, namer: dag.acknowledge(namer, acks(c=1)),
 }
-"""How a machine can say that it has c's first unit in its DAG."""
+"""The ways in which a machine can say that it has c's first unit in its DAG."""
 
 
 @pytest.mark.parametrize("is_named_before", [True, False])
@@ -578,7 +576,7 @@ def test_nothing_of_a_suspect_is_asked_for_that_nobody_else_has() -> None:
     assert missing(dag.streams[C], 8) == ((1, 6),)
 
 
-def test_what_was_missing_of_a_suspect_and_nobody_else_has_is_forgotten() -> None:
+def test_what_was_missing_of_a_suspect_and_no_other_has_is_given_up() -> None:
     dag = dag_of("abc")
     dag.promise(C, 3, 50)
     assert dag.has_gaps()

@@ -1,19 +1,16 @@
-"""The four services: when each delivers, and what holds it up. The machine looking is always `a`."""
+"""The four services: when each delivers, and what holds it up. The machine that delivers is always `a`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from random import Random
 
-from tests.transport.harness import machine, packet
+from tests.transport.harness import AGREED, BASIC, CAUSAL, SAFE, B, C, machine, packet
 from transport.config import TransportConfig
 from transport.dag import CausalDag
 from transport.delivery import Delivery, Reassembly
 from transport.messages import Fragment, Message, Packet, Service
 from transport.ordering import LamportOrder
-
-BASIC, CAUSAL, AGREED, SAFE = Service
-B, C = machine("b"), machine("c")
 
 
 class Receiver:
@@ -24,7 +21,7 @@ class Receiver:
         self.dag = CausalDag(machine("a"), map(machine, "abc"), settings)
         self.delivery = Delivery(self.dag, LamportOrder(self.dag.streams), settings)
         self.open: list[bytes] = []
-        """Ordered messages announced before their place was known."""
+        """The ordered messages that were announced before their place was known."""
 
     def arrive(self, *packets: Packet) -> list[bytes]:
         delivered: list[Message] = []
@@ -258,7 +255,7 @@ def test_fragments_of_several_senders_do_not_mix() -> None:
 
 
 def add(reassembly: Reassembly, *parts: Packet) -> list[bytes]:
-    """What these parts complete."""
+    """Returns the payloads that these parts complete."""
     return payloads(message for part in parts if part.fragment for message in reassembly.add(part, part.fragment))
 
 

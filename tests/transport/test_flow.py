@@ -22,7 +22,7 @@ def flow_of(names: str, config: TransportConfig = SMALL) -> tuple[CausalDag, Flo
 
 
 def fill(dag: CausalDag, sender: str, units: int, size: int = 1) -> None:
-    """This many more units of the sender are in the DAG and not stable."""
+    """Adds this many units of the sender to the DAG, not stable."""
     following = dag.streams[machine(sender)].inserted_through + 1
     dag.store(packet(sender, following, payloads=[bytes(size)] * units))
 

@@ -1,4 +1,4 @@
-"""Marks: what the layer above says of itself, carried in statuses."""
+"""Marks: what the layer above says of its own progress, carried in statuses."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_member_that_is_solicited_repeats_its_marks_at_once() -> None:
 
 
 def received(cluster: Harness, *services: Service) -> None:
-    """b receives messages of a, of which the layer above will have something to say."""
+    """Makes b receive messages of a that the layer above will mark."""
     cluster["b"].expect_mark()
     for service in services:
         cluster.multicast("a", service, b"x")

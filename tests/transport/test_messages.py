@@ -1,4 +1,4 @@
-"""What travels: each value is checked when it is built, and names and compares as the paper has it."""
+"""What is sent: each value is checked when it is built, and has the names and the order of the paper."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from random import Random
 
 import pytest
 
-from tests.transport.harness import VIEW, machine, packet
+from tests.transport.harness import VIEW, A, B, C, packet
 from transport.messages import ORDERED, Fragment, Machine, Message, Nack, Packet, Service, Timestamp, View, ViewId
-
-A, B, C = map(machine, "abc")
 
 
 def message(clock: int, sender: Machine) -> Message:

@@ -1,4 +1,4 @@
-"""The agreed criterion: timestamp order, released as far as everybody has been heard."""
+"""The agreed criterion: timestamp order, released as far as every member has been heard."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from random import Random
 
 import pytest
 
-from tests.transport.harness import VIEW, machine, packet
+from tests.transport.harness import VIEW, A, B, C, machine, packet
 from transport.messages import Machine, Message, Service
 from transport.ordering import LamportOrder
-
-A, B, C = map(machine, "abc")
 
 
 def message(sender: Machine, clock: int) -> Message:

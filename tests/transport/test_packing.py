@@ -6,15 +6,13 @@ from random import Random
 
 import pytest
 
-from tests.transport.harness import VIEW, machine, packet, status
+from tests.transport.harness import LATER, VIEW, A, machine, packet, status
 from transport import codec
 from transport.codec import Codec
 from transport.config import TransportConfig
 from transport.messages import NAME_BYTES_MAX, Acks, Datagram, Frame, Machine, Nack, Packet, Service, ViewId
 from transport.packing import Run, SendQueue, into_datagrams
 
-A = machine("a")
-LATER = ViewId(2, "a", 1)
 EVERYONE: Acks = tuple((Machine(f"member-{number}", 2**40), 2**40) for number in range(8))
 MANY = 1_000
 
@@ -27,7 +25,7 @@ def queue_of(*payloads: bytes, config: TransportConfig | None = None) -> SendQue
 
 
 def encoded_bytes(run: Run, acks: Acks = ()) -> int:
-    """What a datagram with this run in it takes, at the largest numbers there are."""
+    """Returns the size of a datagram with this run in it, at the largest numbers there are."""
     largest = 2**62
     view = ViewId(largest, "a", largest)
     sent = Packet(A, view, largest, largest, run.service, acks, run.payloads, run.fragment)

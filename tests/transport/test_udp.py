@@ -1,4 +1,4 @@
-"""The sockets, on loopback: three ways to reach everybody, own datagrams ignored, errors survived."""
+"""The sockets, on loopback: three ways to reach every node, own datagrams ignored, errors survived."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class Host:
 
     def __init__(self, mode: Mode) -> None:
         self.arrived: list[tuple[bytes, Address]] = []
-        self.channel = UdpChannel(mode, asyncio.get_running_loop(), self._on_arrivals)
+        self.channel = UdpChannel(mode)
+        self.channel.listen(self._on_arrivals)
 
     def _on_arrivals(self, arrivals: Arrivals) -> None:
         self.arrived.extend(arrivals)

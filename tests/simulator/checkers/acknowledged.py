@@ -15,14 +15,14 @@ class Acknowledged(LogChecker):
     def __init__(self, history: History) -> None:
         super().__init__(history)
         self.promised: dict[MessageId, set[str]] = {}
-        """Messages, and at whose disks they are known to be."""
+        """The acknowledged messages, and the nodes on whose disks they are known to be."""
 
     def logged(self, node: str, log: Corel, logged: Logged) -> None:
         for entry in logged.entries:
             self.promised.setdefault(entry.id, set()).add(node)
 
     def forget_disk(self, node: str) -> None:
-        """A replaced disk takes with it what was nowhere else."""
+        """Drops what was only on a disk that has been replaced."""
         for message_id, disks in list(self.promised.items()):
             disks.discard(node)
             if not disks and message_id not in self.history.positions:

@@ -1,13 +1,14 @@
-"""No acknowledged write is lost: whatever a client was told is green or on disk is in the one order, once, as the
-client sent it, and every node says the same of what became of it as the client was told."""
+"""No acknowledged write is lost: what was answered as green or on disk is in the one order, once, as the client
+sent it, and every node reports the outcome that the client was answered."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
 from corel.messages import Color, MessageId
-from kvstore.machine import Accepted, Done, Machine
-from kvstore.state import Outcome
+from kvstore.store.replies import Accepted, Done
+from kvstore.store.state import Outcome
+from kvstore.store.store import Store
 from tests.simulator.checkers.base import Violation
 from tests.simulator.checkers.store import Attempt, Request, StoreChecker, StoreHistory, split_write_id
 
@@ -16,7 +17,7 @@ class AcknowledgedWrites(StoreChecker):
     def __init__(self, history: StoreHistory) -> None:
         super().__init__(history)
         self._promised: dict[str, tuple[bytes, Outcome | None]] = {}
-        """Of each acknowledged write, what it is, and what was told of its outcome."""
+        """The data of each acknowledged write, and its outcome as far as it was answered or reported."""
 
     def answered(self, request: Request, attempt: Attempt) -> None:
         answer = attempt.answer
@@ -26,10 +27,10 @@ class AcknowledgedWrites(StoreChecker):
             outcome = answer.applied.outcome if isinstance(answer, Done) else None
             self._promised[answer.write_id] = (request.data, outcome)
 
-    def told(self, node: str, message_id: MessageId, index: int, outcome: Outcome) -> None:
+    def reported(self, node: str, message_id: MessageId, index: int, outcome: Outcome) -> None:
         data, known = self._promised.get(f"{message_id}.{index}", (b"", None))
         if known is not None and known != outcome:
-            raise Violation(f"{node} says {outcome} of {message_id}.{index}, and somebody said {known}")
+            raise Violation(f"{node} reports {outcome} of {message_id}.{index}, {known} was reported before")
         self._promised[f"{message_id}.{index}"] = (data, outcome)
 
     def disk_replaced(self, node: str, lost: Collection[MessageId]) -> None:
@@ -38,9 +39,9 @@ class AcknowledgedWrites(StoreChecker):
             if split_write_id(write_id)[0] in names:
                 del self._promised[write_id]
 
-    def finished(self, stores: Mapping[str, Machine]) -> None:
+    def finished(self, stores: Mapping[str, Store]) -> None:
         messages = {str(message_id): message_id for message_id in self.history.log.order}
-        for write_id, (data, told) in self._promised.items():
+        for write_id, (data, known) in self._promised.items():
             placed = self.history.replay.by_id.get(write_id)
             if placed is None:
                 raise Violation(f"{write_id} was acknowledged and lost")
@@ -51,5 +52,5 @@ class AcknowledgedWrites(StoreChecker):
                 fate = store.outcome(messages[name], index)
                 if fate is None or fate[0] is not Color.GREEN:
                     raise Violation(f"{node} does not know {write_id} as green, but says {fate}")
-                if told is not None and fate[1] != told:
-                    raise Violation(f"{node} says {fate[1]} of {write_id}, and somebody was told {told}")
+                if known is not None and fate[1] != known:
+                    raise Violation(f"{node} reports {fate[1]} of {write_id}, {known} was reported before")

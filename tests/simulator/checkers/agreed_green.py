@@ -1,5 +1,5 @@
 """Agreed Green and No Changes in Green: there is one green order, and a node's part of it only grows, from where
-its disk says it was."""
+it is on its disk."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class AgreedGreen(LogChecker):
         order = self.history.order
         for position, message_id in enumerate(ids(greened.entries), greened.position):
             if position < len(order) and order[position] != message_id:
-                raise Violation(f"{node} has {message_id} at {position}, somebody had {order[position]} there")
+                raise Violation(f"{node} has {message_id} at {position}, another node had {order[position]} there")
             earlier = self.history.positions.get(message_id, position)
             if earlier != position:
                 raise Violation(f"{node} has {message_id} at {position}, and it was at {earlier}")

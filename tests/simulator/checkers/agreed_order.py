@@ -1,6 +1,6 @@
 """Agreed order (COREL's Property 2.1): one order of the ordered messages, at every member, in timestamp order.
 
-Whoever delivers furthest defines the order; everyone else's deliveries must be a prefix of it.
+The member that has delivered most defines the order; what every other delivers must be a prefix of it.
 """
 
 from __future__ import annotations

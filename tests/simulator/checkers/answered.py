@@ -37,11 +37,11 @@ class Answered(StoreChecker):
         self._check(asked, now, stopped_until)
 
     def crashed(self, node: str) -> None:
-        """Nobody expects an answer any more."""
+        """Expects no more answers of this node."""
         self._open = {asked: None for asked in self._open if asked.node != node}
 
     def check(self, now: float, stopped_until: dict[str, float]) -> None:
-        """What is open may still be open."""
+        """Checks that no request is open past its deadline."""
         for asked in self._open:
             self._check(asked, now, stopped_until[asked.node])
 

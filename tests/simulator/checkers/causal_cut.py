@@ -26,7 +26,8 @@ class CausalCut(MembershipChecker):
     def __init__(self) -> None:
         self._cuts: dict[tuple[Machine, int], _Cut] = {}
         self._furthest: dict[tuple[Machine, ViewId, Machine], tuple[Period, Message, _Cut]] = {}
-        """What a machine has delivered of each sender in a view with the most before it. It stands for all."""
+        """The message of each sender, delivered by a machine in a view, before which the sender had delivered
+        most. It stands for all of that sender."""
 
     def multicast(self, number: int, period: Period, service: Service) -> None:
         self._cuts[(period.machine, number)] = _Cut(len(period.ordered), period)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tests.simulator.checkers.base import Violation
 from tests.simulator.checkers.store import StoreChecker
-from tests.simulator.memory_tree import MemoryTree
+from tests.simulator.store.memory_tree import MemoryTree
 
 
 class DurableTree(StoreChecker):

@@ -1,29 +1,29 @@
-"""Equal states: every node comes to what the one order comes to, applied write by write, in the end and whenever
-it starts."""
+"""Equal states: every node has the state that the one order leads to, applied write by write, in the end and
+whenever it starts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kvstore.machine import Machine
+from kvstore.store.store import Store
 from tests.simulator.checkers.base import Violation
 from tests.simulator.checkers.store import StoreChecker
-from tests.simulator.memory_tree import MemoryTree
+from tests.simulator.store.memory_tree import MemoryTree
 
 
 class EqualStates(StoreChecker):
-    def started(self, node: str, store: Machine, tree: MemoryTree, log_line: int) -> None:
+    def started(self, node: str, store: Store, tree: MemoryTree, log_line: int) -> None:
         if store.green.line != log_line:
             raise Violation(f"{node} begins with a state at {store.green.line}, and its log is at {log_line}")
         self._check(node, store)
 
-    def finished(self, stores: Mapping[str, Machine]) -> None:
+    def finished(self, stores: Mapping[str, Store]) -> None:
         for node, store in stores.items():
             if store.green.line != self.history.replay.line:
                 raise Violation(f"{node} is at {store.green.line}, the order at {self.history.replay.line}")
             self._check(node, store)
 
-    def _check(self, node: str, store: Machine) -> None:
+    def _check(self, node: str, store: Store) -> None:
         replay, green = self.history.replay, store.green
         replay.advance()
         if green.line > replay.line:

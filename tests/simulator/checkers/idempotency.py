@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kvstore.machine import Machine
-from kvstore.state import Verdict, Why
+from kvstore.store.state import Verdict, Why
+from kvstore.store.store import Store
 from tests.simulator.checkers.base import Violation
 from tests.simulator.checkers.store import StoreChecker
 
 
 class Idempotency(StoreChecker):
-    def finished(self, stores: Mapping[str, Machine]) -> None:
+    def finished(self, stores: Mapping[str, Store]) -> None:
         for key, copies in self.history.replay.copies.items():
             first = copies[0]
             for node, store in stores.items():

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeAlias
 
-from kvstore.machine import Done, Machine
-from kvstore.operations import Write
-from kvstore.state import Verdict, Why
+from kvstore.store.operations import Write
+from kvstore.store.replies import Done
+from kvstore.store.state import Verdict, Why
+from kvstore.store.store import Store
 from tests.simulator.checkers.base import Violation
 from tests.simulator.checkers.store import NEVER, Level, Read, Request, StoreChecker, StoreHistory
-from tests.simulator.linearizability import Operation, TooHard, linearize
-from tests.simulator.store_model import Cell, holds, perform
+from tests.simulator.store.linearizability import Operation, TooHard, linearize
+from tests.simulator.store.model import Cell, holds, perform
 
 Cells: TypeAlias = frozenset[tuple[str, Cell]]
 
@@ -28,7 +29,7 @@ class Linearizable(StoreChecker):
         self._object_of = object_of
         self.operations = 0
 
-    def finished(self, stores: Mapping[str, Machine]) -> None:
+    def finished(self, stores: Mapping[str, Store]) -> None:
         objects: dict[str, list[Operation[Cells]]] = {}
         places = {placed.data: placed for placed in reversed(self.history.replay.writes)}
         for number, request in enumerate(self.history.requests):
@@ -49,7 +50,7 @@ class Linearizable(StoreChecker):
         self.operations += len(operations)
         try:
             order = linearize(operations, frozenset())
-        except TooHard as hard:  # the order of the log leads straight there, if it is one
+        except TooHard as hard:  # the order of the log is tried first, and it is one if all is well
             raise Violation(f"{name} is probably not linearizable: {hard}") from None
         if order is None:
             raise Violation(f"{name} is not linearizable: no order of its {len(operations)} operations is")
@@ -62,7 +63,7 @@ class Linearizable(StoreChecker):
 
 
 def _is_reused(request: Request) -> bool:
-    """Whether it has no effect, because its idempotency key was somebody else's."""
+    """Whether the request has no effect, because its idempotency key was that of another write."""
     return request.done is not None and request.done[0].applied.outcome.why is Why.IDEMPOTENCY_KEY_REUSED
 
 
@@ -75,8 +76,8 @@ def _write(write: Write, stamp: str, answer: Done | None, changers: list[str], c
                 return None
         else:
             values = tuple(None if item is None else item.value for item in answer.applied.results)
-            told = (outcome.verdict, outcome.branch, values)
-            if (result.verdict, result.branch, result.values) != told:
+            answered = (outcome.verdict, outcome.branch, values)
+            if (result.verdict, result.branch, result.values) != answered:
                 return None
     return frozenset(result.cells.items())
 

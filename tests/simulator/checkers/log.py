@@ -1,4 +1,4 @@
-"""What a checker of the log is told, and the history of the cluster that the run keeps for all of them."""
+"""The events that a checker of the log sees, and the history of the cluster that the run keeps for all of them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from corel.messages import Entry, MessageId, Stream
 
 @dataclass(slots=True)
 class History:
-    """What has happened anywhere."""
+    """What has happened at any node."""
 
     order: list[MessageId] = field(default_factory=list)
-    """The one order, as long as any node has ever made it green."""
+    """The one order, as far as any node has made it green."""
     positions: dict[MessageId, int] = field(default_factory=dict)
     pasts: dict[MessageId, dict[Stream, int]] = field(default_factory=dict)
-    """Of each message, the last of each stream in its sender's queue when it was sent."""
+    """For each message, the last of each stream in its sender's queue when it was sent."""
     bodies: dict[MessageId, bytes] = field(default_factory=dict)
-    """What was submitted."""
+    """The bodies as they were submitted."""
 
 
 class LogChecker:
-    """Ignores everything: each checker overrides what it needs."""
+    """Ignores every event: each checker overrides what it needs."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -33,16 +33,16 @@ class LogChecker:
         """The node has read its disk."""
 
     def greened(self, node: str, log: Corel, greened: Greened) -> None:
-        """The node made these green. They are not in the history yet."""
+        """The node has made these green. They are not in the history yet."""
 
     def logged(self, node: str, log: Corel, logged: Logged) -> None:
-        """These are on the node's disk, and the node said so to whoever sent them."""
+        """These are on the node's disk, and the node has acknowledged them."""
 
     def stepped(self, node: str, log: Corel) -> None:
         """The node has executed the effects of an input."""
 
     def finished(self, logs: Mapping[str, Corel]) -> None:
-        """Quiet, healed, everybody up."""
+        """The run is over: the network was healed and is quiet, and every node is up."""
 
 
 def ids(entries: list[Entry] | tuple[Entry, ...]) -> list[MessageId]:

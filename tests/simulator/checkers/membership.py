@@ -1,5 +1,4 @@
-"""What a checker of the membership layer is told, and what it may look up: everybody's history, kept by the
-run."""
+"""The events that a checker of the membership sees, and the history of every machine, which the run keeps."""
 
 from __future__ import annotations
 
@@ -16,16 +15,16 @@ class Period:
     view: View
     before: View | None
     ordered: list[Message] = field(default_factory=list)
-    """Agreed and safe messages delivered in it, in that order."""
+    """The agreed and safe messages delivered in it, in the order of delivery."""
     causal: set[tuple[Machine, int]] = field(default_factory=set)
     after: View | None = None
 
 
 class MembershipChecker:
-    """Ignores everything: each checker overrides what it needs."""
+    """Ignores every event: each checker overrides what it needs."""
 
     def installed(self, old: Period | None, new: Period) -> None:
-        """A machine has a view; `old` is complete. Without an old one the machine has just started."""
+        """A machine has a new view; `old` is complete. Without an old one the machine has just started."""
 
     def multicast(self, number: int, period: Period, service: Service) -> None:
         """A machine's application has multicast its message of this number."""

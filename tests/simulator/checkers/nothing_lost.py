@@ -1,5 +1,5 @@
 """A machine delivers its own messages: all that it sent and that were not refused, once the network is quiet. And
-what is sent in the last view reaches all of it."""
+what is sent in the last view reaches all its members."""
 
 from __future__ import annotations
 

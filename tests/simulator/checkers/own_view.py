@@ -24,7 +24,7 @@ class OwnView(MembershipChecker):
             raise Violation(f"{period.machine} delivers {message.id} of {message.view} in {period.view}")
         key = (message.sender, number)
         if key not in self._multicast_in:
-            raise Violation(f"{period.machine} delivers {message.id}, which nobody has sent")
+            raise Violation(f"{period.machine} delivers {message.id}, which no machine has sent")
         if message.view < self._multicast_in[key]:
             raise Violation(f"{message.id} of {message.view} was multicast in {self._multicast_in[key]}")
         if self._view.setdefault(key, message.view) != message.view:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from corel.corel import Corel, Stage
+from corel.corel import Corel
+from corel.stages import Stage
 from tests.simulator.checkers.base import Violation
 from tests.simulator.checkers.log import History, LogChecker
 from transport.messages import View

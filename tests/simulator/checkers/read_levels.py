@@ -1,6 +1,6 @@
-"""What each level of reading promises. A green one shows a state that the one order comes to at some place, and
-that place never goes back at a node while it runs; `min_revision` is reached. A red one shows everything that the
-node has acknowledged, and nothing twice: keys that are only ever appended to tell."""
+"""What each level of reading promises. A green read shows the state at some place of the one order, and that place
+never goes back at a node while it runs; `min_revision` is reached. A red read shows everything that the node has
+acknowledged, and nothing twice, which is checked with keys that are only ever appended to."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 
 from corel.messages import Color, MessageId
-from kvstore.machine import Accepted, Done, Machine
-from kvstore.operations import Append
+from kvstore.store.operations import Append
+from kvstore.store.replies import Accepted, Done
+from kvstore.store.store import Store
 from tests.simulator.checkers.base import Violation
 from tests.simulator.checkers.store import Attempt, Level, Read, Request, StoreChecker, StoreHistory
 
 APPENDED = "log"
-"""With what the keys begin that are only appended to, a part and a separator at a time."""
+"""The prefix of the keys that are only appended to, a part and a separator at a time."""
 SEPARATOR = b","
 
 
@@ -22,9 +23,9 @@ class ReadLevels(StoreChecker):
     def __init__(self, history: StoreHistory) -> None:
         super().__init__(history)
         self._reached: dict[tuple[str, int], int] = {}
-        """The revision that a start of a node has shown."""
+        """The highest revision that each start of each node has shown."""
         self._acknowledged: dict[tuple[str, str], set[bytes]] = {}
-        """Of a node and a key, the parts."""
+        """The parts of each key that each node has acknowledged."""
 
     def answered(self, request: Request, attempt: Attempt) -> None:
         if isinstance(attempt.answer, (Done, Accepted)):
@@ -58,7 +59,7 @@ class ReadLevels(StoreChecker):
         if twice := [part for part, count in parts.items() if count > 1]:
             raise Violation(f"{read.node} shows {twice[:3]} of {read.key} more than once")
 
-    def finished(self, stores: Mapping[str, Machine]) -> None:
+    def finished(self, stores: Mapping[str, Store]) -> None:
         for read in self.history.reads:
             if read.color is Color.GREEN:
                 expected = self.history.replay.item(read.key, read.revision)

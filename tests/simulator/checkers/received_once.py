@@ -17,7 +17,7 @@ class ReceivedOnce(Checker):
         self._ordered: dict[str, list[int]] = {node: [] for node in nodes}
         """The numbers of each sender's ordered messages."""
         self._received = {node: dict.fromkeys(nodes, 0) for node in nodes}
-        """How many of each sender's the node has been offered."""
+        """How many messages of each sender the node has been offered."""
         self._delivered = {node: dict.fromkeys(nodes, 0) for node in nodes}
         self._past: dict[tuple[str, int], dict[str, int]] = {}
 

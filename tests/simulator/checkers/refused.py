@@ -1,4 +1,4 @@
-"""A write that was refused (no primary component, too late, too much, the node leaves) is nowhere: there are no
+"""A write that was refused (no primary component, too late, too much, the node leaves) has no effect: there are no
 more copies of it in the order than were sent and not refused."""
 
 from __future__ import annotations
@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from kvstore.machine import Machine
+from kvstore.store.store import Store
 from tests.simulator.checkers.base import Violation
 from tests.simulator.checkers.store import StoreChecker
 
 
 class Refused(StoreChecker):
-    def finished(self, stores: Mapping[str, Machine]) -> None:
+    def finished(self, stores: Mapping[str, Store]) -> None:
         allowed: Counter[bytes] = Counter()
         for request in self.history.requests:
             allowed[request.data] += sum(not attempt.is_refused for attempt in request.attempts)

@@ -15,7 +15,7 @@ class Restorable:
         self._yellow_kept = yellow_kept
 
     def check(self, node: str, image: Image) -> None:
-        """The node's disk, as it is now."""
+        """Checks the image of a node's disk."""
         queue = image.queue
         Invariants(queue).check(queue)
         self._yellow_kept.check(f"{node}'s disk", image.lines.committed, queue)

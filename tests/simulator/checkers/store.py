@@ -1,5 +1,5 @@
-"""What clients asked and were told, which the run keeps for all checkers of the store, and what a checker is told
-of it as it happens."""
+"""The requests of clients and their answers, which the run keeps for all checkers of the store, and the events
+that a checker sees."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from corel.messages import Color, MessageId
-from kvstore.machine import Ack, Answer, Done, Failed, Machine, Trouble
-from kvstore.operations import Write
-from kvstore.state import Item, Outcome
+from kvstore.store.operations import Write
+from kvstore.store.replies import Ack, Answer, Done, Failed, Trouble
+from kvstore.store.state import Item, Outcome
+from kvstore.store.store import Store
 from tests.simulator.checkers.log import History
-from tests.simulator.memory_tree import MemoryTree
-from tests.simulator.store_model import Replay
+from tests.simulator.store.memory_tree import MemoryTree
+from tests.simulator.store.model import Replay
 
 NEVER = float("inf")
 
 REFUSALS = frozenset({Trouble.NO_PRIMARY, Trouble.TIMEOUT, Trouble.OVERLOADED, Trouble.AWAY})
-"""After these, without an id, nothing was accepted."""
+"""The answers after which, if they have no write id, nothing was accepted."""
 
 
 @dataclass(slots=True)
 class Attempt:
-    """One copy of a write, sent to one node. Without an answer, nobody knows."""
+    """One copy of a write, sent to one node. Without an answer, its outcome is unknown."""
 
     node: str
     ack: Ack
@@ -39,7 +40,7 @@ class Attempt:
 
 @dataclass(slots=True)
 class Request:
-    """What a client wants written, however often it had to say so."""
+    """A write that a client wants, and all its attempts to get it."""
 
     write: Write
     data: bytes
@@ -47,16 +48,16 @@ class Request:
 
     @property
     def invoked_at(self) -> float:
-        """When it may first have taken effect."""
+        """The earliest time at which it may have taken effect."""
         return min((attempt.sent_at for attempt in self.attempts if not attempt.is_refused), default=NEVER)
 
     @property
     def done(self) -> tuple[Done, float] | None:
-        """What it was first told when it was green, and when."""
-        told = [(one.answered_at, one.answer) for one in self.attempts if isinstance(one.answer, Done)]
-        if not told:
+        """Returns the first answer that it is green, and its time, if there was one."""
+        answers = [(one.answered_at, one.answer) for one in self.attempts if isinstance(one.answer, Done)]
+        if not answers:
             return None
-        at, answer = min(told, key=lambda pair: pair[0])
+        at, answer = min(answers, key=lambda pair: pair[0])
         assert isinstance(answer, Done)
         return answer, at
 
@@ -76,21 +77,21 @@ class Read:
     key: str
     node: str
     starts: int
-    """Which start of the node answered."""
+    """The number of the node's start that answered."""
     began_at: float
     min_revision: int = 0
     ended_at: float = NEVER
     item: Item | None = None
     color: Color = Color.GREEN
     revision: int = 0
-    """Of the green state that it saw."""
+    """The revision of the green state that it saw."""
     line: int = 0
-    """Of that state: where to begin looking for the read's place in the order."""
+    """The line of that state: where to begin looking for the read's place in the order."""
 
 
 @dataclass(slots=True)
 class StoreHistory:
-    """What has happened anywhere."""
+    """What has happened at any node."""
 
     log: History
     replay: Replay
@@ -99,13 +100,13 @@ class StoreHistory:
 
 
 class StoreChecker:
-    """Ignores everything: each checker overrides what it needs."""
+    """Ignores every event: each checker overrides what it needs."""
 
     def __init__(self, history: StoreHistory) -> None:
         self.history = history
 
-    def started(self, node: str, store: Machine, tree: MemoryTree, log_line: int) -> None:
-        """The node has read its disk, where the log's green line is this."""
+    def started(self, node: str, store: Store, tree: MemoryTree, log_line: int) -> None:
+        """The node has read its disk, on which the log's green line is `log_line`."""
 
     def answered(self, request: Request, attempt: Attempt) -> None:
         """A node has answered a write."""
@@ -113,20 +114,20 @@ class StoreChecker:
     def read(self, read: Read) -> None:
         """A node has answered a read. It is not in the history yet."""
 
-    def told(self, node: str, message_id: MessageId, index: int, outcome: Outcome) -> None:
-        """A node has said what became of a write."""
+    def reported(self, node: str, message_id: MessageId, index: int, outcome: Outcome) -> None:
+        """A node has reported the outcome of a write."""
 
     def written(self, node: str, tree: MemoryTree, log_line: int) -> None:
-        """The tree on the node's disk has changed; so much of the order is on that disk."""
+        """The tree on the node's disk has changed; `log_line` is how much of the green order is on that disk."""
 
     def disk_replaced(self, node: str, lost: Collection[MessageId]) -> None:
-        """The node's disk is empty, and these were nowhere else."""
+        """The node's disk was replaced by an empty one, and these messages were on no other."""
 
-    def finished(self, stores: Mapping[str, Machine]) -> None:
-        """Quiet, healed, everybody up."""
+    def finished(self, stores: Mapping[str, Store]) -> None:
+        """The run is over: the network was healed and is quiet, and every node is up."""
 
 
 def split_write_id(write_id: str) -> tuple[str, int]:
-    """The message and the index in it."""
+    """Returns the message of a write, and the index in it."""
     message, _, index = write_id.rpartition(".")
     return message, int(index)

@@ -1,6 +1,6 @@
-"""Whoever cannot send because a member is gone says so, and names only members that are gone.
+"""A member that cannot send because another has crashed reports it, and names only members that have crashed.
 
-Without a crash nobody is blocked in the end: what was sent has been acknowledged by everyone.
+Without a crash no member is blocked in the end: what was sent has been acknowledged by every member.
 """
 
 from __future__ import annotations
@@ -32,5 +32,5 @@ class StuckReported(Checker):
             report = self._last_report.get(node)
             if report is None:
                 raise Violation(f"{node} is blocked ({machine.blocked()}) and has not said by whom")
-            if strangers := {laggard.name for laggard in report} - self._crashed:
-                raise Violation(f"{node} blames {sorted(strangers)} for what the crash of others has caused")
+            if alive := {laggard.name for laggard in report} - self._crashed:
+                raise Violation(f"{node} blames {sorted(alive)} for what the crash of others has caused")

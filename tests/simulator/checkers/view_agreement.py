@@ -1,6 +1,6 @@
-"""P.1: whoever installs a view agrees with all others who do on its members, and on who came the same way.
+"""P.1: all machines that install a view agree on its members, and on which of them came from the same view.
 
-Of those that never install it nobody can tell how they came, but all who came together must say the same."""
+From which view those came that never install it is not known, but all that came together must agree on them."""
 
 from __future__ import annotations
 

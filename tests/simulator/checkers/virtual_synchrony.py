@@ -1,6 +1,6 @@
 """P.2, and COREL's Property 2.2: two machines that share two consecutive views deliver the same between them.
 
-Ordered messages in the same order; causal ones as a set. Basic messages promise nothing of the kind."""
+Ordered messages are compared in their order, causal ones as a set. Basic messages promise nothing of the kind."""
 
 from __future__ import annotations
 

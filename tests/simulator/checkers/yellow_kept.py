@@ -1,5 +1,5 @@
-"""Yellow: what anybody made green in a primary component is yellow or green, at the same place, at everybody who
-knows of that component."""
+"""Yellow: what any node made green in a primary component is yellow or green, at the same place, at every node
+that knows of that component."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class YellowKept(LogChecker):
     def __init__(self, history: History) -> None:
         super().__init__(history)
         self._reached: dict[int, int] = {}
-        """How far anybody has made green that knew of no later primary than this one."""
+        """How far any node has made green that knew of no later primary component than this one."""
 
     def greened(self, node: str, log: Corel, greened: Greened) -> None:
         line = greened.position + len(greened.entries)

@@ -1,0 +1,376 @@
+"""The log on disk: one LMDB environment per node, one synced transaction per `LogWrite`.
+
+    messages   arrival of its first message -> a batch of messages, as one write brought them
+    order      position of its first message -> arrivals of green messages, as one write made them green
+    meta       "identity", "lines", "yellow"
+
+Every value begins with a checksum. A damaged one is an error that names the file and says what to do, never a
+wrong answer (trap 11). Values are few and large, because py-lmdb gives up and retakes the interpreter's lock with
+every put.
+
+The map is reserved once, large and sparse: nothing has to grow under open readers.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from sys import byteorder
+from typing import Any
+from uuid import uuid4
+from zlib import crc32
+
+import lmdb
+import msgpack
+
+from corel.messages import Entry, MessageId
+from corel.storage import Image, Lines, LogWrite, Record, Yellow, restore
+from transport import Machine, ViewId
+
+FORMAT = 1
+MAP_BYTES = 64 * 1024**3
+"""The reserved address space, and the most that a log can grow to. The file takes only as much as is in it."""
+
+_READERS_MAX = 126
+_TABLES_MAX = 16
+_BATCHES_CACHED = 32
+_CHECKSUM_BYTES = 4
+_DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
+_FREE_BYTES_MIN = 4 * 1024**2
+"""LMDB reports a write that was cut short as an input/output error. With less free space than this, such an error
+is taken for a full disk."""
+_DAMAGE = (lmdb.CorruptedError, lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.PageNotFoundError)
+
+
+class DiskError(Exception):
+    """The store cannot be used. The message says what to do."""
+
+
+class DiskFull(DiskError):
+    """There is no space for the write. Nothing of it is on disk; everything before it is."""
+
+
+class StalledDisk(DiskError):
+    """A write takes too long."""
+
+
+class LmdbLog:
+    """The log of one node. `is_new_cluster` lets an empty log vote: there is nothing that its disk can have
+    lost."""
+
+    def __init__(
+        self, directory: Path, cluster: str, node: str, is_new_cluster: bool = False, map_bytes: int = MAP_BYTES
+    ) -> None:
+        self.directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+        self._lock = _lock(directory)
+        try:
+            self._environment = _open(directory, map_bytes)
+            self._messages = self._environment.open_db(b"messages")
+            self._order = self._environment.open_db(b"order")
+            self._meta = self._environment.open_db(b"meta")
+            self.uuid = self._identify(cluster, node, is_new_cluster)
+        except lmdb.Error as error:
+            os.close(self._lock)
+            raise _explained(error, directory) from error
+        except BaseException:
+            os.close(self._lock)
+            raise
+        self._cache: OrderedDict[int, list[Record]] = OrderedDict()
+
+    def close(self) -> None:
+        self._environment.close()
+        os.close(self._lock)
+
+    # Writing
+
+    def write(self, write: LogWrite, also: Callable[[Any], None] | None = None) -> None:
+        """Returns when all of the write is on disk, or raises, and none of it is. `also` may put more into the
+        same transaction, into tables of its own."""
+        try:
+            with self._environment.begin(write=True) as transaction:
+                if also is not None:
+                    also(transaction)
+                if write.records:
+                    key = _key(write.records[0].arrival)
+                    self._append(transaction, self._messages, key, pack(_records_to_list(write.records)))
+                if write.greened:
+                    key = _key(write.lines.green - len(write.greened))
+                    self._append(transaction, self._order, key, _checked(_arrivals_to_bytes(write.greened)))
+                if write.yellow is not None:
+                    arrivals = _arrivals_to_bytes(write.yellow.arrivals)
+                    transaction.put(b"yellow", pack([write.yellow.position, arrivals]), db=self._meta)
+                transaction.put(b"lines", pack(_lines_to_list(write.lines)), db=self._meta)
+        except lmdb.Error as error:
+            raise _explained(error, self.directory) from error
+
+    def update(self, change: Callable[[Any], None]) -> None:
+        """Runs `change` in a transaction that leaves the log as it is."""
+        try:
+            with self._environment.begin(write=True) as transaction:
+                change(transaction)
+        except lmdb.Error as error:
+            raise _explained(error, self.directory) from error
+
+    def _append(self, transaction: Any, table: Any, key: bytes, value: bytes) -> None:
+        if not transaction.put(key, value, db=table, append=True):
+            raise self._damaged(f"something is written at {int.from_bytes(key, 'big')} or beyond already")
+
+    def try_write(self) -> None:
+        """Makes a write that changes nothing, and raises if the disk does not take it."""
+        self.update(lambda transaction: transaction.put(b"probe", bytes(8), db=self._meta))
+
+    # What the layer above keeps in the same environment
+
+    def table(self, name: str) -> Any:
+        """Returns a table, which is created if it does not exist. Not to be called while another thread writes:
+        LMDB would wait for that thread, and that thread for the interpreter's lock."""
+        return self._environment.open_db(name.encode())
+
+    def read(self, table: Any) -> Any:
+        """Returns a transaction that reads this table, as a context manager."""
+        return self._environment.begin(db=table)
+
+    # Reading
+
+    def load(self) -> Image:
+        with self._environment.begin(buffers=False) as transaction:
+            lines = _lines(self.unpack(transaction.get(b"lines", db=self._meta), "lines"))
+            position, arrivals = self.unpack(transaction.get(b"yellow", db=self._meta), "yellow")
+            yellow = Yellow(position, tuple(_arrivals(arrivals)))
+            logged = [record.entry() for record in self._scan(transaction, lines.open_from)]
+        for entry in logged:
+            entry.body = None  # read from disk when it is needed
+        if logged and logged[-1].arrival + 1 != lines.next_arrival:
+            raise self._damaged(f"messages end at {logged[-1].arrival}, not at {lines.next_arrival - 1}")
+        return restore(lines, yellow, logged)
+
+    def body(self, arrival: int) -> bytes:
+        return self._record(arrival).body
+
+    def green(self, first: int, count: int) -> Sequence[Entry]:
+        """Returns green messages by position; fewer than `count` if there are not so many."""
+        return [self._record(arrival).entry() for arrival in self._green_arrivals(first, count)]
+
+    def _green_arrivals(self, first: int, count: int) -> list[int]:
+        found: list[int] = []
+        with self._environment.begin(db=self._order) as transaction, transaction.cursor() as cursor:
+            is_there = _seek(cursor, first)
+            while is_there and len(found) < count:
+                start = int.from_bytes(cursor.key(), "big")
+                arrivals = _arrivals(self._verified(cursor.value(), f"order {start}"))
+                found += arrivals[max(0, first - start) :][: count - len(found)]
+                is_there = cursor.next()
+        return found
+
+    def _record(self, arrival: int) -> Record:
+        for start, batch in reversed(self._cache.items()):
+            if start <= arrival < start + len(batch):
+                return batch[arrival - start]
+        with self._environment.begin(db=self._messages) as transaction, transaction.cursor() as cursor:
+            if not _seek(cursor, arrival):
+                raise self._damaged(f"message {arrival} is missing")
+            batch = self._batch(cursor)
+        start = batch[0].arrival
+        if arrival >= start + len(batch):
+            raise self._damaged(f"message {arrival} is missing")
+        self._cache[start] = batch
+        if len(self._cache) > _BATCHES_CACHED:
+            self._cache.popitem(last=False)
+        return batch[arrival - start]
+
+    def _scan(self, transaction: Any, first: int) -> Iterator[Record]:
+        with transaction.cursor(db=self._messages) as cursor:
+            is_there = _seek(cursor, first) or cursor.first()
+            while is_there:
+                for record in self._batch(cursor):
+                    if record.arrival >= first:
+                        yield record
+                is_there = cursor.next()
+
+    def _batch(self, cursor: Any) -> list[Record]:
+        start = int.from_bytes(cursor.key(), "big")
+        return _records(start, self.unpack(cursor.value(), f"messages {start}"))
+
+    # Identity
+
+    def _identify(self, cluster: str, node: str, is_new_cluster: bool) -> str:
+        with self._environment.begin(db=self._meta) as transaction:
+            value = transaction.get(b"identity")
+        if value is None:
+            return self._initialize(cluster, node, is_new_cluster)
+        form, its_cluster, its_node, uuid = self.unpack(value, "identity")
+        if form != FORMAT:
+            raise DiskError(
+                f"{self.directory} was written in format {form}; this version of corelkv reads {FORMAT}. "
+                "Use the version that wrote it, or another --data directory."
+            )
+        if (its_cluster, its_node) != (cluster, node):
+            raise DiskError(
+                f"{self.directory} belongs to node {its_node} of cluster {its_cluster}, not to {node} of "
+                f"{cluster}. Give this node its own --data directory."
+            )
+        return str(uuid)
+
+    def _initialize(self, cluster: str, node: str, is_new_cluster: bool) -> str:
+        uuid = str(uuid4())
+        with self._environment.begin(write=True, db=self._meta) as transaction:
+            transaction.put(b"identity", pack([FORMAT, cluster, node, uuid]))
+            transaction.put(b"lines", pack(_lines_to_list(Lines(is_voter=is_new_cluster))))
+            transaction.put(b"yellow", pack([0, b""]))
+        return uuid
+
+    # Checksums
+
+    def unpack(self, value: bytes | None, what: str) -> Any:
+        """Returns what `pack` packed. Raises if it is damaged or missing, and says what."""
+        return msgpack.unpackb(self._verified(value, what), strict_map_key=False)
+
+    def _verified(self, value: bytes | None, what: str) -> bytes:
+        if value is None or len(value) < _CHECKSUM_BYTES:
+            raise self._damaged(f"{what} is missing")
+        content = value[_CHECKSUM_BYTES:]
+        if crc32(content) != int.from_bytes(value[:_CHECKSUM_BYTES], "big"):
+            raise self._damaged(f"the checksum of {what} is wrong")
+        return content
+
+    def _damaged(self, why: str) -> DiskError:
+        return _damaged(self.directory, why)
+
+
+def _damaged(directory: Path, why: str) -> DiskError:
+    return DiskError(
+        f"{directory / 'data.mdb'} is damaged ({why}). Move the directory away and start the node again: it takes "
+        "the log over from the others, and votes again when it has recovered with half of them. What it alone had "
+        "is lost."
+    )
+
+
+def _open(directory: Path, map_bytes: int) -> lmdb.Environment:
+    return lmdb.open(
+        str(directory), map_size=map_bytes, max_dbs=_TABLES_MAX, max_readers=_READERS_MAX, readahead=False
+    )
+
+
+def _lock(directory: Path) -> int:
+    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        owner = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
+        os.close(descriptor)
+        raise DiskError(
+            f"{directory} is in use by process {owner}. Two nodes cannot share a --data directory."
+        ) from None
+    os.truncate(descriptor, 0)
+    os.write(descriptor, b"%d\n" % os.getpid())
+    return descriptor
+
+
+def _explained(error: lmdb.Error, directory: Path) -> DiskError:
+    text = str(error)
+    is_full = isinstance(error, lmdb.MapFullError) or any(os.strerror(n) in text for n in _DISK_FULL_ERRORS)
+    if is_full or (os.strerror(errno.EIO) in text and _free_bytes(directory) < _FREE_BYTES_MIN):
+        return DiskFull(f"no room in {directory}: {error}. Make room; the node takes writes again by itself.")
+    if isinstance(error, lmdb.ReadonlyError) or os.strerror(errno.EROFS) in text:
+        return DiskError(f"{directory} cannot be written: {error}. Remount it writable; the node goes on then.")
+    if isinstance(error, _DAMAGE):
+        return _damaged(directory, str(error))
+    return DiskError(f"{directory}: {error}")
+
+
+def _free_bytes(directory: Path) -> int:
+    status = os.statvfs(directory)
+    return status.f_bavail * status.f_frsize
+
+
+def _seek(cursor: Any, number: int) -> bool:
+    """Moves to the record that holds this number: the last whose key is not above it. Returns whether there is
+    one."""
+    if cursor.set_range(_key(number)):
+        return bool(cursor.key() == _key(number) or cursor.prev())
+    return bool(cursor.last())
+
+
+def _key(number: int) -> bytes:
+    return number.to_bytes(8, "big")
+
+
+def _checked(content: bytes) -> bytes:
+    return crc32(content).to_bytes(_CHECKSUM_BYTES, "big") + content
+
+
+def pack(item: object) -> bytes:
+    """Returns the item as bytes that begin with a checksum."""
+    return _checked(msgpack.packb(item))
+
+
+def _arrivals_to_bytes(arrivals: Sequence[int]) -> bytes:
+    numbers = array("Q", arrivals)
+    if byteorder == "big":
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def _arrivals(content: bytes) -> list[int]:
+    numbers = array("Q", content)
+    if byteorder == "big":
+        numbers.byteswap()
+    return numbers.tolist()
+
+
+def _records_to_list(records: Sequence[Record]) -> list[object]:
+    """Returns records as lists that name each stream and view once, since they repeat."""
+    numbers: dict[Machine | ViewId, int] = {}
+    flat: list[object] = []
+    for record in records:
+        stream, sequence = record.id
+        flat += [
+            numbers.setdefault(stream, len(numbers)),
+            sequence,
+            record.clock,
+            numbers.setdefault(record.view, len(numbers)),
+            record.primary,
+            record.body,
+        ]
+    return [[list(subject) for subject in numbers], flat]
+
+
+def _records(start: int, item: Any) -> list[Record]:
+    names, flat = item
+    subjects = [ViewId(*name) if len(name) == 3 else Machine(*name) for name in names]
+    sixes = zip(*[iter(flat)] * 6, strict=True)
+    return [
+        Record(arrival, MessageId(subjects[stream], sequence), clock, subjects[view], primary, body)
+        for arrival, (stream, sequence, clock, view, primary, body) in enumerate(sixes, start)
+    ]
+
+
+def _lines_to_list(lines: Lines) -> list[object]:
+    return [
+        lines.committed,
+        lines.attempted,
+        lines.is_voter,
+        lines.green,
+        lines.green_digest,
+        lines.base,
+        lines.base_digest,
+        [part for stream, last in lines.streams for part in (*stream, last)],
+        [part for pair in lines.folded for part in pair],
+        lines.next_arrival,
+        lines.open_from,
+        lines.tail_from,
+        lines.clock,
+    ]
+
+
+def _lines(item: Any) -> Lines:
+    flat = item[7]
+    streams = tuple((Machine(name, number), last) for name, number, last in zip(*[iter(flat)] * 3, strict=True))
+    folded = tuple(zip(item[8][::2], item[8][1::2], strict=True))
+    return Lines(*[*item[:7], streams, folded, *item[9:]])

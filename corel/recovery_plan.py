@@ -1,0 +1,173 @@
+"""The Recovery Procedure, steps 3, 4 and 7 (section 3.5.2), as pure functions of the state messages.
+
+Every member computes the same from the same states, so no member has to be told what to do.
+
+Where this differs from the paper, and why:
+
+- State messages are exchanged after every change, even if there are no new members: a change in the middle of a
+  recovery or of an establishment leaves members with different attempts and unfinished retransmissions (trap 3).
+  What the states show to be unnecessary is skipped.
+- The yellow line retreats to the longest common prefix of the representatives' yellow zones, which the states
+  carry (trap 4).
+- A message is retransmitted by a member that has most of its stream. All members send in timestamp order, and
+  receivers merge: that is causally closed at every moment, and needs none of Fig. 4's waiting for each other (trap
+  10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+from zlib import crc32
+
+from corel.messages import MessageId, State, Stream
+from corel.quorum import Roster
+from transport import BrokenInvariant, Machine
+
+
+class Contradiction(BrokenInvariant):
+    """States of members that cannot all be true: a disk was copied, or restored to an earlier state, or a node was
+    configured with another roster. `sides` are the members that contradict each other; a member on none of them
+    contradicts nobody."""
+
+    def __init__(self, what: str, sides: Iterable[Iterable[Machine]]) -> None:
+        self.sides = [sorted(side) for side in sides]
+        super().__init__(f"{what}: {' against '.join(', '.join(map(str, side)) for side in self.sides)}")
+
+    def unbelieved(self, roster: Roster) -> list[Machine]:
+        """Returns the members that must be wrong, since a majority says otherwise; the members of all sides if
+        none of them is a majority."""
+        return [
+            member
+            for side in self.sides
+            if not roster.is_majority(member.name for member in side)
+            for member in side
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What follows from the states of all members of a view."""
+
+    committed: int
+    """Max_Committed."""
+    attempted: int
+    """The highest attempt that any member knows of."""
+    representatives: tuple[Machine, ...]
+    """The members whose last committed primary is `committed`."""
+    representative: Machine
+    """The one that retransmits for all of them."""
+    green: int
+    """The green line to come: the highest of all members' lines."""
+    yellow: int
+    """The yellow line to come."""
+    base: int
+    base_digest: bytes
+    priority_from: int | None
+    """The position at which the retransmission of priority messages begins. None if all members are
+    representatives: step 4 skips it then."""
+    voters: tuple[str, ...]
+    """The members that count towards a majority once all have recovered."""
+    restored: tuple[Machine, ...]
+    """The members whose disks had lost their data, and which count from now on (trap 7)."""
+
+
+def make_plan(states: Mapping[Machine, State], roster: Roster) -> Plan:
+    """Returns the plan for these states (steps 3 and 4), or raises `Contradiction`."""
+    members = sorted(states)
+    _check_equal("members were told of different rosters", members, lambda member: states[member].roster)
+    committed = max(state.committed for state in states.values())
+    representatives = [member for member in members if states[member].committed == committed]
+    green = max(state.green for state in states.values())
+    first = states[representatives[0]]
+    _check_equal(
+        f"members committed to different queues as {committed}",
+        representatives,
+        lambda member: (states[member].base, states[member].base_digest),
+    )
+    for line in {state.green for state in states.values()}:
+        _check_equal(
+            f"the first {line} green messages differ (Agreed Green)",
+            [member for member in members if states[member].green == line],
+            lambda member: states[member].green_digest,
+        )
+    yellow = _common_yellow_line({member: states[member] for member in representatives})
+    beyond = [member for member in members if states[member].green > yellow]
+    if beyond:
+        what = f"a green line is at {green}, but primary {committed} agrees to {yellow} only (Yellow)"
+        raise Contradiction(what, (beyond, set(representatives) - set(beyond)))
+    others = [states[member].green for member in members if member not in representatives]
+    voters = [member for member in members if states[member].is_voter]
+    restored = [member for member in members if member not in voters]
+    if not roster.restores_vote(voter.name for voter in voters):
+        restored = []
+    return Plan(
+        committed=committed,
+        attempted=max(state.attempted for state in states.values()),
+        representatives=tuple(representatives),
+        representative=max(representatives, key=lambda member: states[member].green),
+        green=green,
+        yellow=yellow,
+        base=first.base,
+        base_digest=first.base_digest,
+        priority_from=min(others) if others else None,
+        voters=tuple(member.name for member in sorted((*voters, *restored))),
+        restored=tuple(restored),
+    )
+
+
+def _check_equal(what: str, members: Iterable[Machine], told: Callable[[Machine], object]) -> None:
+    """Raises `Contradiction` unless `told` returns the same for all members."""
+    sides: dict[object, list[Machine]] = {}
+    for member in members:
+        sides.setdefault(told(member), []).append(member)
+    if len(sides) > 1:
+        raise Contradiction(what, sides.values())
+
+
+def _common_yellow_line(states: Mapping[Machine, State]) -> int:
+    """Returns the end of the longest common prefix of these queues' green and yellow parts. Up to the highest of
+    their green lines and the base they are equal, or the Yellow invariant is broken."""
+    starts = {member: max(state.green, state.base) for member, state in states.items()}
+    start = max(starts.values())
+    below = {member for member, state in states.items() if starts[member] + len(state.tail) < start}
+    if below:
+        raise Contradiction(
+            f"a yellow line is below a green line of {start} (Yellow)", (below, set(states) - below)
+        )
+    return start + _common_length([state.tail[start - starts[member] :] for member, state in states.items()])
+
+
+def _common_length(zones: list[tuple[MessageId, ...]]) -> int:
+    shortest = min(zones, key=len)
+    for place, message_id in enumerate(shortest):
+        if any(zone[place] != message_id for zone in zones):
+            return place
+    return len(shortest)
+
+
+class Share(NamedTuple):
+    """Messages of one stream that one member is to retransmit: after `after`, up to `through`."""
+
+    stream: Stream
+    after: int
+    through: int
+
+
+def red_shares(
+    states: Mapping[Machine, State], yellow_last_of: Callable[[Stream], int]
+) -> dict[Machine, list[Share]]:
+    """Returns which red messages each member is to retransmit (step 7). `yellow_last_of` gives the last message of
+    a stream that is green or yellow, and that every member therefore has by now."""
+    lasts = {member: dict(state.have) for member, state in states.items()}
+    streams = sorted({stream for have in lasts.values() for stream in have})
+    shares: dict[Machine, list[Share]] = {}
+    for stream in streams:
+        floor = yellow_last_of(stream)
+        reached = {member: max(lasts[member].get(stream, 0), floor) for member in sorted(lasts)}
+        after, through = min(reached.values()), max(reached.values())
+        if after < through:
+            holders = [member for member, last in reached.items() if last == through]
+            sender = holders[crc32(str(stream).encode()) % len(holders)]
+            shares.setdefault(sender, []).append(Share(stream, after, through))
+    return shares

@@ -1,0 +1,386 @@
+"""The commands that send requests to nodes. They print the result as text or JSON and return an exit status."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import mimetypes
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Any
+from urllib.parse import quote
+
+from kvstore.client import ANSWER_SECONDS, Client, ClientError, Reply, Request, Unreachable, key_path
+
+DEFAULT_URL = "http://127.0.0.1:8001"
+NOTICE_SECONDS = 10.0
+"""How long `partition` and `heal` wait until every node has its new view."""
+_SHOWN_OPERATIONS_MAX = 4
+
+
+class Exit(IntEnum):
+    """The exit statuses of `corelkv`. `EXITS` describes them for `--help`."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_FINAL = 3
+    CONDITION_FAILED = 4
+    NOT_FOUND = 5
+    UNREACHABLE = 6
+    INTERRUPTED = 130
+
+
+EXITS = {
+    Exit.OK: "done",
+    Exit.FAILED: "failed or refused; stderr says why",
+    Exit.USAGE: "wrong arguments or settings",
+    Exit.NOT_FINAL: "accepted and durable, but not final yet (red or yellow)",
+    Exit.CONDITION_FAILED: "the write's condition does not hold; nothing was changed",
+    Exit.NOT_FOUND: "no such key or write",
+    Exit.UNREACHABLE: "a node cannot be reached",
+    Exit.INTERRUPTED: "interrupted by Ctrl-C (cluster and serve end with 0: it is how they are stopped)",
+}
+
+_OF_STATUS = {202: Exit.NOT_FINAL, 412: Exit.CONDITION_FAILED, 404: Exit.NOT_FOUND}
+
+
+class UsageError(Exception):
+    """The arguments are wrong. The message says why."""
+
+
+def fail(error: object, status: Exit) -> Exit:
+    sys.stdout.flush()
+    print(f"corelkv: {error}", file=sys.stderr)
+    return status
+
+
+# Keys
+
+
+def put(options: argparse.Namespace) -> int:
+    value, guessed = _value(options)
+    headers = {"Content-Type": options.content_type or guessed}
+    return _send_write(options, "PUT", headers, value)
+
+
+def _value(options: argparse.Namespace) -> tuple[bytes, str]:
+    """Returns the value to put, and its content type as far as that can be guessed."""
+    if (options.value is None) == (options.file is None):
+        raise UsageError("put takes one value: as an argument, - for stdin, or --file")
+    if options.file is not None:
+        try:
+            value = options.file.read_bytes()
+        except OSError as error:
+            raise UsageError(f"cannot read {options.file}: {error.strerror}") from None
+        return value, mimetypes.guess_type(options.file.name)[0] or "application/octet-stream"
+    if options.value == "-":
+        return sys.stdin.buffer.read(), "application/octet-stream"
+    return os.fsencode(options.value), "text/plain; charset=utf-8"
+
+
+def delete(options: argparse.Namespace) -> int:
+    return _send_write(options, "DELETE", {}, None)
+
+
+def _send_write(options: argparse.Namespace, method: str, headers: dict[str, str], body: bytes | None) -> int:
+    if options.if_match is not None:
+        headers["If-Match"] = _quoted(options.if_match)
+    if options.if_none_match is not None:
+        headers["If-None-Match"] = options.if_none_match
+    if options.idempotency_key is not None:
+        headers["Idempotency-Key"] = options.idempotency_key
+    query = _query(ack=options.ack, timeout_ms=options.timeout_ms)
+    reply = _client(options).send(
+        Request(method, key_path(options.key), query, headers, body, _answer_seconds(options))
+    )
+    return _report(options, reply, _fate)
+
+
+def get(options: argparse.Namespace) -> int:
+    query = _query(read=options.read, min_revision=options.min_revision, timeout_ms=options.timeout_ms)
+    request = Request("GET", key_path(options.key), query, answer_seconds=_answer_seconds(options))
+    reply = _client(options).send(request)
+    if reply.status != 200:
+        return _report(options, reply, _fate)
+    if options.output is not None:
+        try:
+            options.output.write_bytes(reply.body)
+        except OSError as error:
+            return fail(f"cannot write {options.output}: {error.strerror}", Exit.FAILED)
+    if options.json:
+        _print_json(_item(options.key, reply, with_value=options.output is None))
+    elif options.output is None:
+        sys.stdout.buffer.write(reply.body)
+        if sys.stdout.isatty() and not reply.body.endswith(b"\n"):
+            sys.stdout.buffer.write(b"\n")
+        sys.stdout.buffer.flush()
+    return Exit.OK
+
+
+def _item(key: str, reply: Reply, with_value: bool) -> dict[str, object]:
+    revision = reply.headers.get("corel-revision")
+    item: dict[str, object] = {
+        "key": key,
+        "revision": None if revision is None else int(revision),
+        "color": reply.headers.get("corel-color"),
+        "etag": reply.headers.get("etag"),
+        "content_type": reply.headers.get("content-type"),
+    }
+    if with_value:
+        try:
+            item["value"] = reply.body.decode()
+        except UnicodeDecodeError:
+            item["value"] = {"base64": base64.b64encode(reply.body).decode()}
+    return item
+
+
+# Inspection
+
+
+def write(options: argparse.Namespace) -> int:
+    query = _query(wait="green" if options.wait else None, timeout_ms=options.timeout_ms)
+    path = f"/v1/writes/{quote(options.id, safe='')}"
+    reply = _client(options).send(Request("GET", path, query, answer_seconds=_answer_seconds(options)))
+    status = _report(options, reply, _fate)
+    if status is not Exit.OK:
+        return status
+    outcome = reply.json().get("outcome")
+    return {"pending": Exit.NOT_FINAL, "rejected": Exit.CONDITION_FAILED}.get(outcome, Exit.OK)
+
+
+def _fate(content: Mapping[str, Any]) -> str:
+    """Returns one line that says what became of a write, and how to wait for it if it is not final yet."""
+    color, outcome, write_id = content.get("color"), content.get("outcome"), content.get("id")
+    if outcome == "pending":
+        return f"{color}, accepted (write {write_id}); to wait until it is final: corelkv write --wait {write_id}"
+    if outcome == "rejected":
+        return f"{color}, rejected: {content.get('reason')} (write {write_id})"
+    what = f"duplicate of {content.get('duplicate_of')}" if outcome == "duplicate" else str(outcome)
+    where = f" at revision {content['revision']}" if content.get("revision") else ""
+    return f"{color}, {what}{where} (write {write_id})"
+
+
+def log(options: argparse.Namespace) -> int:
+    reply = _client(options).send(
+        Request("GET", "/v1/log", {**_query(limit=options.limit), "from": str(options.first or 0)})
+    )
+    return _report(options, reply, _log_table)
+
+
+def _log_table(page: Mapping[str, Any]) -> str:
+    rows = [
+        (str(entry["position"]), entry["color"], entry["id"], _operations(entry["operations"]))
+        for entry in page["entries"]
+    ]
+    if not rows:
+        return f"there is nothing from position {page['next']} on"
+    table = _table(("position", "color", "message", "operations"), rows)
+    return f"{table}\n\nwhat follows: corelkv log --from {page['next']}"
+
+
+def _operations(operations: Sequence[Mapping[str, Any]]) -> str:
+    """Returns operations as text, such as `put greeting, delete x`. In an operation's object, the one key other
+    than `write` says what it does."""
+    shown = []
+    for operation in operations[:_SHOWN_OPERATIONS_MAX]:
+        [(what, details)] = [item for item in operation.items() if item[0] != "write"]
+        shown.append(f"{what} {details.get('key', '') if isinstance(details, dict) else details}")
+    more = len(operations) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def status(options: argparse.Namespace) -> int:
+    found = [_status_of(url) for url in _known_urls(_client(options))]
+    if options.json:
+        _print_json(found)
+    else:
+        header = ("node", "state", "view", "green", "yellow", "red", "revision", "url")
+        print(_table(header, [_status_row(status) for status in found]))
+    return Exit.OK if any("error" not in status for status in found) else Exit.UNREACHABLE
+
+
+def _known_urls(client: Client) -> list[tuple[str, str]]:
+    """Returns the name and the URL of every node of the cluster. The URL is empty if it is not known."""
+    return [(node["name"], node.get("url") or "") for node in _cluster_of(client)]
+
+
+def _status_of(node: tuple[str, str]) -> dict[str, Any]:
+    name, url = node
+    if not url:
+        return {"node": name, "url": None, "error": "its URL is not known: start nodes with --urls"}
+    try:
+        reply = Client([url]).send(Request("GET", "/v1/status", answer_seconds=5.0))
+        return (
+            {**reply.json(), "url": url}
+            if reply.is_success
+            else {"node": name, "url": url, "error": reply.message}
+        )
+    except (ClientError, Unreachable) as error:
+        return {"node": name, "url": url, "error": str(error)}
+
+
+def _status_row(status: Mapping[str, Any]) -> tuple[str, ...]:
+    url = status["url"] or "unknown (see --urls)"
+    if "error" in status:
+        return (status["node"], "unreachable", "", "", "", "", "", url)
+    green, yellow = status["green"], status["yellow"]
+    return (
+        status["node"],
+        status["state"].replace("_", " ") + ("" if status.get("voter", True) else ", no vote"),
+        ",".join(status["view"]["members"]),
+        *map(str, (green["line"], yellow["line"], status["red"], green["revision"])),
+        url,
+    )
+
+
+# Chaos
+
+
+def partition(options: argparse.Namespace) -> int:
+    sides = [[name.strip() for name in side.split(",") if name.strip()] for side in options.sides.split("|")]
+    sides = [side for side in sides if side]
+    client = _client(options)
+    nodes = _cluster_of(client)
+    check_sides(sides, [node["name"] for node in nodes])
+    spoiled = {}
+    for side in sides:
+        others = [node["name"] for node in nodes if node["name"] not in side]
+        for name in side:
+            spoiled[name] = json.dumps({"drop_from": others, "drop_to": others}).encode()
+    requests = {
+        name: Request("PUT", "/v1/chaos", {}, {"Content-Type": "application/json"}, body)
+        for name, body in spoiled.items()
+    }
+    return _apply_chaos(options, nodes, requests, sides)
+
+
+def check_sides(sides: Sequence[Sequence[str]], names: Sequence[str]) -> None:
+    """Raises `UsageError` unless every node is on exactly one side, and there are at least two sides."""
+    named = [name for side in sides for name in side]
+    if unknown := [name for name in named if name not in names]:
+        raise UsageError(f"there is no node {unknown[0]}; there are {', '.join(names)}")
+    if twice := [name for name in names if named.count(name) > 1]:
+        raise UsageError(f"{twice[0]} is named twice: a node is on one side")
+    if missing := [name for name in names if name not in named]:
+        raise UsageError(f"every node is on some side, and {', '.join(missing)} is not: add it")
+    if len(sides) < 2:
+        raise UsageError('a partition has at least two sides, like "a,b|c"')
+
+
+def heal(options: argparse.Namespace) -> int:
+    nodes = _cluster_of(_client(options))
+    requests = {node["name"]: Request("DELETE", "/v1/chaos") for node in nodes}
+    return _apply_chaos(options, nodes, requests, [[node["name"] for node in nodes]])
+
+
+def _apply_chaos(
+    options: argparse.Namespace,
+    nodes: Sequence[Mapping[str, Any]],
+    requests: Mapping[str, Request],
+    sides: Sequence[Sequence[str]],
+) -> int:
+    """Sends every node its new chaos settings, then waits until the views match the sides."""
+    done = f"cut: {' | '.join(map(','.join, sides))}" if len(sides) > 1 else f"mended: {','.join(sides[0])}"
+    status = _send_to_all(options, nodes, requests)
+    if status is not Exit.OK or options.json or options.no_wait:
+        return status
+    end = time.monotonic() + NOTICE_SECONDS
+    while not _have_noticed(nodes, sides):
+        if time.monotonic() > end:
+            print(f"{done}; not every node has noticed yet: see corelkv status")
+            return Exit.OK
+        time.sleep(0.1)
+    print(f"{done}; every node has noticed")
+    return Exit.OK
+
+
+def _have_noticed(nodes: Sequence[Mapping[str, Any]], sides: Sequence[Sequence[str]]) -> bool:
+    for node in nodes:
+        status = _status_of((node["name"], node["url"]))
+        [side] = [side for side in sides if node["name"] in side]
+        if "error" in status or sorted(status["view"]["members"]) != sorted(side):
+            return False
+        if status["state"] not in ("primary", "non_primary"):
+            return False
+    return True
+
+
+def _send_to_all(
+    options: argparse.Namespace, nodes: Iterable[Mapping[str, Any]], requests: Mapping[str, Request]
+) -> Exit:
+    """Sends each node its request, also after one has failed: the more nodes know of a partition or its end, the
+    better."""
+    answers: dict[str, Any] = {}
+    status = Exit.OK
+    for node in nodes:
+        name = node["name"]
+        try:
+            if not node.get("url"):
+                raise Unreachable("its URL is not known: start nodes with --urls")
+            reply = Client([node["url"]]).send(requests[name])
+        except Unreachable as error:
+            answers[name] = {"error": "unreachable", "message": str(error)}
+            status = fail(f"node {name}: {error}", Exit.UNREACHABLE)
+        else:
+            answers[name] = reply.json()
+            if not reply.is_success:
+                status = fail(f"node {name}: {reply.message}", Exit.FAILED)
+    if options.json:
+        _print_json(answers)
+    return status
+
+
+# Requests and output
+
+
+def _client(options: argparse.Namespace) -> Client:
+    given = options.url or [os.environ.get("CORELKV_URL") or DEFAULT_URL]
+    return Client([url.strip() for text in given for url in text.split(",") if url.strip()])
+
+
+def _cluster_of(client: Client) -> list[dict[str, Any]]:
+    reply = client.send(Request("GET", "/v1/cluster"))
+    if not reply.is_success:
+        raise ClientError(reply.message)
+    return list(reply.json()["nodes"])
+
+
+def _query(**parameters: object) -> dict[str, str]:
+    return {name: str(value) for name, value in parameters.items() if value is not None}
+
+
+def _answer_seconds(options: argparse.Namespace) -> float:
+    return ANSWER_SECONDS if options.timeout_ms is None else options.timeout_ms / 1_000.0 + 10.0
+
+
+def _quoted(tag: str) -> str:
+    return tag if tag == "*" or tag.startswith('"') else f'"{tag}"'
+
+
+def _report(options: argparse.Namespace, reply: Reply, show: Callable[[Mapping[str, Any]], str]) -> Exit:
+    """Prints an answer of the API, be it a success or an error, and returns the exit status for it."""
+    content = reply.json()
+    if options.json:
+        _print_json(content)
+    elif reply.is_success:
+        print(show(content))
+    else:
+        fail(reply.message, Exit.FAILED)
+    return _OF_STATUS.get(reply.status, Exit.OK if reply.is_success else Exit.FAILED)
+
+
+def _print_json(content: object) -> None:
+    print(json.dumps(content, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False))
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    lines = (
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (header, *rows)
+    )
+    return "\n".join(line.rstrip() for line in lines)

@@ -1,0 +1,22 @@
+"""A node: the machines on a real clock, with threads, sockets and a disk.
+
+`Node` is what the API uses, and `NodeConfig` holds all its settings. Other packages use only the names that are
+exported here."""
+
+from kvstore.node.config import PRESETS, ConfigError, NodeConfig, Preset, preset_for
+from kvstore.node.node import Node
+from kvstore.node.status import LogEntry, LogPage, NodeStatus
+from kvstore.node.synced_numbers import SyncedNumberError
+
+__all__ = [
+    "Node",
+    "NodeStatus",
+    "LogEntry",
+    "LogPage",
+    "NodeConfig",
+    "ConfigError",
+    "PRESETS",
+    "Preset",
+    "preset_for",
+    "SyncedNumberError",
+]

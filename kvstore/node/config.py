@@ -1,0 +1,118 @@
+"""All settings of one node, as one value from the command line down to the machines.
+
+The text under each field is what `corelkv serve --help` and `docs/configuration.md` say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from corel import CorelConfig, Roster
+from kvstore.store import BATCH_OVERHEAD_BYTES, WRITE_BYTES_MAX, WRITE_OVERHEAD_BYTES, StoreConfig
+from membership import MembershipConfig
+from transport import TransportConfig
+from transport.udp import Address, BroadcastMode, Mode, MulticastMode, PeersMode, is_loopback
+
+
+class ConfigError(ValueError):
+    """A setting is wrong. `setting` is its name, and `problem` goes on from there: "is x, which ..."."""
+
+    def __init__(self, setting: str, problem: str) -> None:
+        super().__init__(f"{setting} {problem}")
+        self.setting = setting
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """The bounds of all layers for one kind of network. A node begins with one of `PRESETS`; settings of the
+    operator replace single bounds of it."""
+
+    transport: TransportConfig = field(default_factory=TransportConfig)
+    membership: MembershipConfig = field(default_factory=MembershipConfig)
+    log: CorelConfig = field(default_factory=CorelConfig)
+    store: StoreConfig = field(default_factory=StoreConfig)
+
+
+PRESETS: Mapping[str, Preset] = {
+    # The classes' own defaults: an Ethernet of today, disks that sync in milliseconds.
+    "lan": Preset(),
+    # Nothing is fragmented on the way from one process of a machine to another: large datagrams save system calls.
+    "loopback": Preset(transport=TransportConfig(datagram_bytes_max=32_768)),
+}
+"""A preset for wide-area networks belongs here when there is a membership for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """The settings of one node of a cluster."""
+
+    node: str
+    """this node's name, one of the roster's"""
+    roster: Roster
+    """all nodes, the same everywhere; `a=2,b` gives a two votes"""
+    data: Path
+    """directory for this node's files"""
+    cluster: str = "corelkv"
+    """clusters of different names ignore each other"""
+    http: Address = ("127.0.0.1", 8001)
+    """where this node serves its API and console"""
+    urls: Mapping[str, str] = field(default_factory=dict)
+    """where each node's API is reached, for /v1/cluster and `corelkv partition`"""
+    broadcast: Address = ("127.255.255.255", 7400)
+    """reach the others by UDP broadcast; 127.255.255.255 is this machine"""
+    multicast: Address | None = None
+    """or by a UDP multicast group"""
+    peers: tuple[Address, ...] = ()
+    """or by a list of all nodes' UDP addresses; needs bind"""
+    bind: Address | None = None
+    """with peers: the UDP address at which this node listens"""
+    preset: str = "lan"
+    """the kind of network, which decides the defaults of the layers' bounds"""
+    bootstrap: bool = False
+    """on the very first start of a new cluster, and never again: an empty disk may vote"""
+    chaos: bool = False
+    """let clients cut and disturb this node's network (/v1/chaos)"""
+    journal: bool = True
+    """write replication events to DATA/journal"""
+    log_level: str = "info"
+    """the least that is logged (to stderr)"""
+    log_format: str = "text"
+    """lines for people, or an object per line"""
+    transport: TransportConfig = field(default_factory=TransportConfig)
+    membership: MembershipConfig = field(default_factory=MembershipConfig)
+    log: CorelConfig = field(default_factory=CorelConfig)
+    store: StoreConfig = field(default_factory=StoreConfig)
+
+    def __post_init__(self) -> None:
+        names = self.roster.weights
+        if self.node not in names:
+            raise ConfigError("node", f"is {self.node}, which is not in the roster: {', '.join(names)}")
+        if unknown := [name for name in self.urls if name not in names]:
+            raise ConfigError("urls", f"names {unknown[0]}, which is not in the roster")
+        if self.peers and self.bind is None:
+            raise ConfigError("peers", "needs bind: which of the addresses is this node's?")
+        if self.bind is not None and not self.peers:
+            raise ConfigError("bind", "is for peers only, and there are none")
+        needed = WRITE_BYTES_MAX + WRITE_OVERHEAD_BYTES + BATCH_OVERHEAD_BYTES
+        if self.log.body_bytes_max < max(needed, self.store.batch_bytes_max):
+            raise ConfigError(
+                "log.body_bytes_max",
+                f"is {self.log.body_bytes_max:,}: a message of the log must take the largest write, {needed:,} "
+                f"bytes, and store.batch_bytes_max, {self.store.batch_bytes_max:,}",
+            )
+
+    @property
+    def mode(self) -> Mode:
+        """How the other nodes are reached."""
+        if self.peers and self.bind is not None:
+            return PeersMode(self.bind, self.peers)
+        if self.multicast is not None:
+            return MulticastMode(self.multicast)
+        return BroadcastMode(self.broadcast)
+
+
+def preset_for(mode: Mode) -> str:
+    """Returns the name of the preset that fits this way of reaching the others."""
+    return "loopback" if is_loopback(mode) else "lan"

@@ -1,0 +1,484 @@
+"""The driver: executes the machines' effects against the real world, which nothing else does.
+
+It drives two machines, the protocol stack (a `Replica`) and the store above it. Its loop is this:
+
+    while True:
+        wait for datagrams, a completed write, a client's request, or the deadline
+        for datagram in all that have arrived:
+            execute(stack.receive(datagram, now))
+        for token in completed writes:
+            execute(stack.persisted(token))
+        if store.next_deadline() <= now:
+            store.tick(now)                        # may submit to the log
+        while stack.next_deadline() <= now:
+            execute(stack.tick(now))
+
+    def execute(effects):
+        for effect in effects:                     # in this order, one after the other
+            Broadcast, Unicast      -> the sockets
+            Persist                 -> the writing thread, together with store.take_checkpoint()
+            Journal                 -> the journal
+            anything else           -> store.handle(effect)
+
+What it owes the machines, and what they rely on:
+
+1. Effects are executed in their order, each before the next. An exception in the middle is a broken invariant: the
+   rest cannot be executed, so the node stops, loudly, instead of going on with half of them.
+2. A `Persist` is acknowledged by `persisted(token)` when it is on disk, in order, and never before. Nothing that
+   depends on it is among the effects that come with it, so the others need not wait.
+3. Before anything of a clock is seen outside, a datagram or a view, the disk knows that the next start begins
+   above that clock (`ClockFloor`).
+4. All datagrams that have arrived are taken in before a tick, so a burst is acknowledged, ordered and delivered as
+   one; and after a pause of its own (the process was stopped, a callback took long) all that has arrived meanwhile
+   is taken in before the machines may judge a peer silent.
+5. A tick comes at the deadline or soon after, never before it, with a clock that never goes back.
+6. A checkpoint is handed to the disk with or after the write that brings the log's green line there, and the store
+   is told when it is written.
+7. Everything happens on one event loop. Only the writing thread and the journal's thread run beside it; the
+   writing thread reports through the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import ceil
+from typing import NamedTuple, Protocol
+
+from corel import MessageId, Persist, Replica, ReplicaEffect, Stage, StageChanged
+from corel.lmdb_log import DiskError, LmdbLog, StalledDisk
+from kvstore.node.journal import JournalWriter
+from kvstore.node.lmdb_tree import LmdbTree
+from kvstore.node.peer_errors import PeerErrors
+from kvstore.node.synced_numbers import ClockFloor
+from kvstore.node.writer import CheckpointJob, Writer
+from kvstore.store import Checkpoint
+from membership import Unicast, ViewChanged
+from transport import (
+    AT_ONCE,
+    NEVER,
+    Broadcast,
+    Codec,
+    Datagram,
+    DecodeError,
+    Journal,
+    Machine,
+    Milliseconds,
+    TransportEvent,
+    View,
+    WindowStuck,
+)
+from transport.udp import Address, Arrivals, Channel
+
+logger = logging.getLogger("corelkv")
+
+ADDRESSES_MAX = 1_024
+"""Most machines whose addresses are kept. Beyond that all are dropped: the live ones are soon heard again."""
+
+PAUSE_MS = 50.0
+"""A tick that is overdue by more than this shows that this process paused: the sockets are drained first."""
+
+_TICKS_MAX = 4
+"""Most ticks in a row before the event loop gets its turn: deliveries may cause messages without end."""
+
+
+class Stack(Protocol):
+    """The protocol machines below the store: a `Replica`, or in tests a part of one."""
+
+    @property
+    def me(self) -> Machine: ...
+
+    @property
+    def view(self) -> View: ...
+
+    @property
+    def clock(self) -> int:
+        """The highest clock that anything sent so far can have."""
+
+    def receive(self, datagram: Datagram, now: Milliseconds) -> Sequence[ReplicaEffect]: ...
+
+    def tick(self, now: Milliseconds) -> Sequence[ReplicaEffect]: ...
+
+    def next_deadline(self) -> Milliseconds: ...
+
+
+class StoreMachine(Protocol):
+    """The machine above the log, as the driver sees it: a `Store`."""
+
+    def handle(self, report: ReplicaEffect) -> None:
+        """Takes any report of the layers below; those that the store does not need are ignored."""
+
+    def dispatch(self) -> None: ...
+
+    def tick(self, now: Milliseconds) -> None: ...
+
+    def next_deadline(self) -> Milliseconds: ...
+
+    def take_checkpoint(self, green_on_disk: int, now: Milliseconds) -> Checkpoint | None: ...
+
+    def checkpoint_written(self, checkpoint: Checkpoint) -> None: ...
+
+
+class NoStore:
+    """The store of a driver that has none: before `Driver.start`, and after `Driver.leave_store`."""
+
+    def handle(self, report: ReplicaEffect) -> None: ...
+
+    def dispatch(self) -> None: ...
+
+    def tick(self, now: Milliseconds) -> None: ...
+
+    def next_deadline(self) -> Milliseconds:
+        return NEVER
+
+    def take_checkpoint(self, green_on_disk: int, now: Milliseconds) -> Checkpoint | None:
+        return None
+
+    def checkpoint_written(self, checkpoint: Checkpoint) -> None: ...
+
+
+class Disk(NamedTuple):
+    """The log and the store's tree. A disk that takes longer than `sync_stall_ms` for a write counts as failed."""
+
+    log: LmdbLog
+    tree: LmdbTree
+    sync_stall_ms: float
+
+
+class TwinNode(Exception):
+    """Another process uses this node's name. The message says what to do."""
+
+
+class Driver:
+    """One incarnation of a node on real sockets, a real disk and a real clock. Use it on the event loop that runs
+    it. `on_stopped` is called once if it stops by itself: with a `DiskError`, or with the exception that broke an
+    invariant."""
+
+    def __init__(
+        self,
+        stack: Stack,
+        channel: Channel,
+        codec: Codec,
+        on_stopped: Callable[[Exception], None] = lambda error: None,
+        clock_floor: ClockFloor | None = None,
+        journal: JournalWriter | None = None,
+        disk: Disk | None = None,
+    ) -> None:
+        self.stack = stack
+        self.channel = channel
+        self.peer_errors = PeerErrors()
+        self.writer: Writer | None = None
+        self._me = stack.me
+        self._codec = codec
+        self._on_stopped = on_stopped
+        self._clock_floor = clock_floor
+        self._journal = journal
+        self._disk = disk
+        self._loop = asyncio.get_running_loop()
+        self._store: StoreMachine = NoStore()
+        self._timer: asyncio.Handle | None = None
+        self._wakes_at: Milliseconds = NEVER
+        self._stall_timer: asyncio.Handle | None = None
+        self._is_settling = False
+        self._is_dispatching = False
+        self._is_closed = False
+        self._addresses: dict[Machine, Address] = {}
+        """The address of each machine's own socket, from which its last datagram came."""
+
+    # What its owner calls
+
+    def start(self, store: StoreMachine) -> None:
+        """Starts the stack, and listens on the sockets; reports go to this store."""
+        self._store = store
+        if self._disk is not None:
+            self.writer = Writer(self._disk.log, self._loop, self._on_persisted, self._on_disk_failed)
+            self._watch_disk(self._disk.sync_stall_ms)
+            self._execute(self.replica.start())
+        self.channel.listen(self._on_arrivals)
+        self._wake_at(min(self.stack.next_deadline(), store.next_deadline()))
+
+    @property
+    def replica(self) -> Replica:
+        """The protocol stack, which must have a log."""
+        if not isinstance(self.stack, Replica):
+            raise RuntimeError("the node has no log")
+        return self.stack
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def submit(self, body: bytes) -> MessageId:
+        """Hands a message to the log; raises `TooMuch` when too many wait."""
+        self._check_open()
+        message_id, effects = self.replica.submit(body)
+        self.execute(effects)
+        return message_id
+
+    def check_primary(self, number: int) -> None:
+        """Asks whether this is still the primary component; `PrimaryConfirmed` reports that it is."""
+        self.execute(self.replica.check_primary(number))
+
+    def execute(self, effects: Sequence[ReplicaEffect]) -> None:
+        """Executes the effects of an input that did not come through the driver, and schedules a tick."""
+        self._execute(effects)
+        if not self._is_settling:
+            self._wake_at(0.0)
+
+    def dispatch_soon(self) -> None:
+        """Lets the store send what it holds at the end of this turn of the event loop: what arrives in one turn is
+        sent in one message."""
+        if not self._is_dispatching:
+            self._is_dispatching = True
+            self._loop.call_soon(self._dispatch)
+
+    def wake_for_store(self) -> None:
+        """Schedules the store's next deadline, which a request may have made earlier."""
+        self._wake_at(self._store.next_deadline())
+
+    def leave_store(self) -> None:
+        """Detaches the store: it gets no more reports and ticks. What was submitted is still written to disk."""
+        self._store = NoStore()
+
+    async def flush(self, seconds: float) -> None:
+        """Writes to disk what is green, if the disk takes it in time: the next start then has less to agree on
+        again."""
+        end = time.monotonic() + seconds
+        while not self._is_closed and self.replica.log.is_writing and time.monotonic() < end:
+            self._execute(self.replica.flush())
+            await asyncio.sleep(0.001)
+
+    def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for timer in (self._timer, self._stall_timer):
+            if timer is not None:
+                timer.cancel()
+        if self.writer is not None:
+            self.writer.stop()
+        self.channel.close()
+        if self._journal is not None:
+            self._journal.close()
+
+    def fail(self, error: Exception) -> None:
+        """Stops after an exception that broke an invariant: the state of the machines is not to be trusted."""
+        if self._is_closed:
+            return
+        logger.critical("the node stops: %s", error, exc_info=None if isinstance(error, TwinNode) else error)
+        self._stop(error)
+
+    def _stop(self, error: Exception) -> None:
+        self.close()
+        self._on_stopped(error)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise RuntimeError("the node is closed")
+
+    # Inputs
+
+    def _on_arrivals(self, arrivals: Arrivals) -> None:
+        if self._is_closed:
+            return
+        try:
+            self._take_in(arrivals)
+            if not self._is_settling:
+                self._settle()
+        except Exception as error:
+            self.fail(error)
+
+    def _take_in(self, arrivals: Arrivals) -> None:
+        now = self._now()
+        for data, address in arrivals:
+            try:
+                datagram = self._codec.decode(data)
+            except DecodeError as error:
+                self.peer_errors.note(error.reason, f"from {address[0]}:{address[1]}: {error}")
+                continue
+            if datagram.sender.name == self._me.name and datagram.sender.incarnation >= self._me.incarnation:
+                self._on_twin(datagram.sender, address)
+            self._addresses[datagram.sender] = address
+            self._execute(self.stack.receive(datagram, now))
+        if len(self._addresses) > ADDRESSES_MAX:  # any process can send us new names
+            self._addresses.clear()
+
+    def _on_twin(self, twin: Machine, address: Address) -> None:
+        """Raises `TwinNode` if this node has to stop, because peers cannot tell the two apart. The newer one goes
+        on; of two of the same incarnation, one that has other members in its view does."""
+        if twin.incarnation > self._me.incarnation or len(self.stack.view.members) == 1:
+            raise TwinNode(
+                f"another process goes by the name of this node: {twin} at {address[0]}:{address[1]}, this is "
+                f"{self._me}. Stop one of them, or give each its own name in the roster"
+            )
+
+    def _on_persisted(self, token: int) -> None:
+        if self._is_closed:
+            return
+        try:
+            self._execute(self.replica.persisted(token))
+            if not self._is_settling:
+                self._settle()
+        except Exception as error:
+            self.fail(error)
+
+    def _dispatch(self) -> None:
+        self._is_dispatching = False
+        if not self._is_closed:
+            self._guard(self._store.dispatch)
+            self.wake_for_store()
+
+    def _guard(self, step: Callable[[], None]) -> None:
+        """Runs a step. An exception in it is a broken invariant, in the store as in the layers below: the node
+        stops."""
+        try:
+            step()
+        except Exception as error:
+            self.fail(error)
+
+    # Time
+
+    def _now(self) -> Milliseconds:
+        return time.monotonic() * 1_000.0
+
+    def _settle(self) -> None:
+        """Ticks the stack while something is due, then schedules the next wake-up."""
+        self._is_settling = True
+        try:
+            deadline = self.stack.next_deadline()
+            for _ in range(_TICKS_MAX):
+                now = self._now()
+                if self._is_closed or deadline > now:
+                    break
+                if AT_ONCE < deadline < now - PAUSE_MS:
+                    self.channel.drain()
+                self._execute(self.stack.tick(now))
+                deadline = self.stack.next_deadline()
+        finally:
+            self._is_settling = False
+        self._wake_at(min(deadline, self._store.next_deadline()))
+
+    def _tick_store(self) -> None:
+        """Ticks the store if it is due. This begins a turn of the event loop, so the clients that were just
+        answered have had theirs: the store's wait for their next writes begins when they can send them."""
+        now = self._now()
+        if self._store.next_deadline() <= now:
+            self._is_settling = True  # what it submits is sent by the next `_settle`
+            try:
+                self._store.tick(now)
+                self._write_checkpoint()
+            finally:
+                self._is_settling = False
+
+    def _wake_at(self, deadline: Milliseconds) -> None:
+        if self._is_closed or deadline >= self._wakes_at:
+            return  # an earlier timer is set, and will set this one
+        if self._timer is not None:
+            self._timer.cancel()
+        self._wakes_at = deadline
+        delay_ms = deadline - self._now()
+        if delay_ms > 0.0:  # rounded up: a timer that fires early finds nothing due
+            self._timer = self._loop.call_later(ceil(delay_ms) / 1_000.0, self._on_timer)
+        else:
+            self._timer = self._loop.call_soon(self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._wakes_at = NEVER
+        self._guard(self._on_time)
+
+    def _on_time(self) -> None:
+        self._tick_store()
+        self._settle()
+
+    # Effects
+
+    def _execute(self, effects: Sequence[ReplicaEffect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Broadcast):
+                self._raise_clock_floor(self.stack.clock)
+                self.channel.send(self._codec.encode(effect.datagram))
+            elif isinstance(effect, Journal):
+                self._write_journal(effect)
+            elif isinstance(effect, Persist):
+                self._persist(effect)
+            elif isinstance(effect, Unicast):
+                address = self._addresses.get(effect.target)
+                if address is not None:
+                    self.channel.send_to(self._codec.encode(effect.datagram), address)
+            else:
+                if isinstance(effect, (ViewChanged, StageChanged, WindowStuck)):
+                    self._announce(effect)
+                self._store.handle(effect)
+
+    def _announce(self, effect: ViewChanged | StageChanged | WindowStuck) -> None:
+        """Logs and journals a report before the store handles it; of a view, raises the clock floor first."""
+        if isinstance(effect, ViewChanged):
+            self._raise_clock_floor(effect.view.id.clock)
+            logger.info("view %s: %s", effect.view.id, ", ".join(map(str, effect.view.members)))
+        elif isinstance(effect, StageChanged):
+            self._write_journal(effect.journal())
+            if effect.stage in (Stage.PRIMARY, Stage.NON_PRIMARY):
+                members = ", ".join(member.name for member in self.replica.log.view.members)
+                logger.info("%s component with %s", effect.stage.replace("_", " "), members)
+        else:
+            logger.warning("the window is stuck: waiting for %s", ", ".join(map(str, effect.laggards)))
+
+    def _raise_clock_floor(self, clock: int) -> None:
+        """Ensures that the next start begins above this clock, before a peer or the layer above sees it."""
+        if self._clock_floor is not None:
+            self._clock_floor.raise_above(clock)
+
+    def _write_journal(self, entry: Journal) -> None:
+        if entry.event is TransportEvent.DROPPED:
+            what = f"{entry.details.get('sender')} {entry.id}".strip()
+            if not self.peer_errors.note(entry.reason, what):
+                return  # peers' errors must not push everything else out of the journal
+        if self._journal is not None:
+            self._journal.write(entry, self._now())
+
+    # The disk
+
+    def _persist(self, persist: Persist) -> None:
+        if self.writer is None:
+            raise RuntimeError("the node has no disk")
+        checkpoint = self._store.take_checkpoint(persist.write.lines.green, self._now())
+        self.writer.submit(persist, None if checkpoint is None else self._job(checkpoint))
+
+    def _write_checkpoint(self) -> None:
+        """Writes a checkpoint, if one is due, without a write of the log that could take it along."""
+        if self.writer is None or self._is_closed:
+            return
+        checkpoint = self._store.take_checkpoint(self.replica.log.green_on_disk, self._now())
+        if checkpoint is not None:
+            self.writer.write(self._job(checkpoint))
+
+    def _job(self, checkpoint: Checkpoint) -> CheckpointJob:
+        if self._disk is None:
+            raise RuntimeError("the node has no disk")
+        return CheckpointJob(
+            partial(self._disk.tree.write, checkpoint=checkpoint),
+            partial(self._on_checkpoint_written, self._store, checkpoint),
+        )
+
+    def _on_checkpoint_written(self, store: StoreMachine, checkpoint: Checkpoint) -> None:
+        store.checkpoint_written(checkpoint)
+        if store is self._store and not self._is_closed:
+            self._guard(self._write_checkpoint)
+            self.wake_for_store()  # it may apply more now
+
+    def _on_disk_failed(self, error: DiskError) -> None:
+        """Stops this incarnation: the others wait for our disk with every message, so we leave them (trap 8).
+        Reads go on."""
+        if not self._is_closed:
+            logger.error("the node leaves the others: %s", error)
+            self._stop(error)
+
+    def _watch_disk(self, sync_stall_ms: float) -> None:
+        if self.writer is not None and self.writer.busy_ms() > sync_stall_ms:
+            self._on_disk_failed(StalledDisk(f"a write has been under way for {self.writer.busy_ms():.0f} ms"))
+        if not self._is_closed:
+            self._stall_timer = self._loop.call_later(sync_stall_ms / 4_000.0, self._watch_disk, sync_stall_ms)

@@ -1,0 +1,165 @@
+"""A driver that runs as long as its disk works, and comes back as if restarted when it works again.
+
+A message becomes green when it is on every member's disk, so a node whose disk is full or stalls leaves the others
+(trap 8). It keeps its log open for reading, retries its disk, and when a write succeeds comes back as a new
+incarnation that has read its log (decision 14)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from random import Random
+
+from corel.lmdb_log import DiskError, LmdbLog
+from kvstore.node.config import NodeConfig
+from kvstore.node.driver import Disk, Driver
+from kvstore.node.journal import JournalWriter
+from kvstore.node.lmdb_tree import LmdbTree
+from kvstore.node.stack import build_stack
+from kvstore.node.synced_numbers import ClockFloor, SyncedNumberError, next_incarnation
+from kvstore.store import Store
+from transport import Codec, Machine
+from transport.chaos import Chaos, ChaosChannel
+from transport.udp import Channel, UdpChannel, UdpError
+
+logger = logging.getLogger("corelkv")
+
+FLUSH_SECONDS = 2.0
+"""How long an orderly stop waits for the disk."""
+
+RETRY_SECONDS = 1.0
+"""The pause between attempts to write to a disk that failed."""
+
+
+class RestartingDriver:
+    """The drivers of one node's incarnations. Call `start` first, and use it on the event loop that runs it.
+    `driver` and `store` are those of the last incarnation. `on_failed` is called if the node stops for good."""
+
+    def __init__(self, config: NodeConfig, on_failed: Callable[[Exception], None] = lambda error: None) -> None:
+        self._config = config
+        self._on_failed = on_failed
+        self._codec = Codec(config.cluster, config.roster.digest())
+        self._return: asyncio.Task[None] | None = None
+        self._is_closing = False
+        self.running_store: Store | None = None
+        """The store while the node takes part and takes requests, else None."""
+        self.trouble: DiskError | None = None
+        """Why the node is away; None while it takes part."""
+        self.log = LmdbLog(config.data, config.cluster, config.node, config.bootstrap)
+        try:
+            self._tree = LmdbTree(self.log)
+        except BaseException:
+            self.log.close()
+            raise
+
+    def start(self) -> None:
+        """Starts the first incarnation. If that is not possible, nothing is left open."""
+        try:
+            self._begin(Chaos())
+        except BaseException:
+            self.log.close()
+            raise
+
+    @property
+    def chaos(self) -> Chaos | None:
+        """The faults injected into the node's network; None if the node was started without chaos."""
+        channel = self.driver.channel
+        return channel.chaos if isinstance(channel, ChaosChannel) else None
+
+    @chaos.setter
+    def chaos(self, chaos: Chaos) -> None:
+        channel = self.driver.channel
+        if isinstance(channel, ChaosChannel):
+            channel.chaos = chaos
+
+    def leave(self) -> None:
+        """Answers every request that waits, and takes no more requests."""
+        self._is_closing = True
+        self._leave_store()
+
+    async def close(self) -> None:
+        """Answers every request, writes to disk what is green, and stops when the write under way has ended."""
+        self.leave()
+        if self._return is not None:
+            self._return.cancel()
+            await asyncio.wait([self._return], timeout=FLUSH_SECONDS)
+        await self.driver.flush(FLUSH_SECONDS)
+        self.driver.close()
+        with contextlib.suppress(TimeoutError):  # a stalled disk: the log is not closed
+            await asyncio.wait_for(self._writer_ended(), FLUSH_SECONDS)
+            self.log.close()
+
+    def _begin(self, chaos: Chaos) -> None:
+        """Starts the next incarnation: counts it, opens its sockets, reads its disk, and starts its driver."""
+        config = self._config
+        me = Machine(config.node, next_incarnation(config.data, config.bootstrap))
+        clock_floor = ClockFloor(config.data)
+        journal = JournalWriter(config.data / "journal", config.node) if config.journal else None
+        channel: Channel = UdpChannel(config.mode)
+        if config.chaos:
+            channel = ChaosChannel(channel, self._codec, Random(), chaos)
+        try:
+            now = time.monotonic() * 1_000.0
+            stack = build_stack(config, me, self.log, clock_floor.clock, channel.receive_buffer_bytes, now)
+        except BaseException:
+            channel.close()
+            if journal is not None:
+                journal.close()
+            raise
+        disk = Disk(self.log, self._tree, config.log.sync_stall_ms)
+        driver = Driver(stack, channel, self._codec, self._on_stopped, clock_floor, journal, disk)
+        try:
+            self._tree.load()
+            store = Store(stack.log, self._tree, driver.submit, driver.check_primary, config.store)
+            driver.start(store)
+        except BaseException:
+            driver.close()
+            raise
+        self.driver, self.store = driver, store
+        self.running_store = None if self._is_closing else store
+
+    def _leave_store(self) -> None:
+        self.running_store = None
+        self.driver.leave_store()
+        self.store.leave()
+
+    def _on_stopped(self, error: Exception) -> None:
+        if not isinstance(error, DiskError):
+            self.leave()
+            self._on_failed(error)
+            return
+        self.trouble = error
+        self._leave_store()
+        if not self._is_closing:
+            self._return = asyncio.get_running_loop().create_task(self._come_back())
+
+    async def _come_back(self) -> None:
+        await self._writer_ended()
+        while True:
+            try:
+                trial = asyncio.get_running_loop().run_in_executor(None, self.log.try_write)
+                await asyncio.shield(trial)
+                self._begin(self.chaos or Chaos())
+            except (DiskError, UdpError, SyncedNumberError, OSError) as error:
+                logger.warning("the node cannot come back yet: %s", error)
+                await asyncio.sleep(RETRY_SECONDS)
+            except asyncio.CancelledError:
+                with contextlib.suppress(DiskError):
+                    await trial  # the log must not be closed meanwhile
+                raise
+            except Exception as error:
+                logger.critical("the node cannot come back: %s", error, exc_info=error)
+                self.leave()
+                self._on_failed(error)
+                return
+            else:
+                logger.info("the disk takes writes again")
+                self.trouble = None
+                return
+
+    async def _writer_ended(self) -> None:
+        while self.driver.writer is not None and self.driver.writer.is_alive():
+            await asyncio.sleep(0.02)

@@ -1,0 +1,58 @@
+"""What a node shows of itself, as values: its status, and pages of its log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from corel import Inspected, Phase, Stage
+from transport import Machine, View
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """The state of a node at one moment."""
+
+    me: Machine
+    weights: Mapping[str, int]
+    """All nodes of the roster, with their votes."""
+    view: View
+    stage: Stage
+    phase: Phase
+    is_primary: bool
+    """Whether writes through this node can become green."""
+    is_open: bool
+    """Whether messages of the log are sent and handled."""
+    is_voter: bool
+    green_line: int
+    applied_line: int
+    """How many green messages are applied to the state."""
+    revision: int
+    yellow_line: int
+    red: int
+    """How many messages are red."""
+    last_committed_primary: int
+    last_attempted_primary: int
+    held_writes: int
+    """How many writes wait to be sent."""
+    trouble: str | None
+    """Why the node is away from the others; None while it takes part."""
+    dropped_datagrams: Mapping[str, int]
+    """How many datagrams and frames of peers were dropped, by reason."""
+    is_disturbed: bool
+    """Whether faults are injected into its network."""
+    uptime_s: float
+
+
+class LogEntry(NamedTuple):
+    """A message of the log, with its body."""
+
+    inspected: Inspected
+    body: bytes
+
+
+class LogPage(NamedTuple):
+    entries: list[LogEntry]
+    following: int
+    """The position after the last entry, where the next page begins."""

@@ -1,0 +1,91 @@
+"""The key-value store: pure and deterministic, without a clock, a socket, a thread or a disk.
+
+`Store` is the machine on top of the log. `operations` defines what clients can ask for, and `state.apply` what a
+write does to a state. Other packages use only the names that are exported here.
+"""
+
+from kvstore.store.config import StoreConfig
+from kvstore.store.green_state import Checkpoint, Fate, Tree, write_id
+from kvstore.store.operations import (
+    NUMBER_MAX,
+    VALUE_BYTES_MAX,
+    Append,
+    Condition,
+    Delete,
+    Exists,
+    Get,
+    Increment,
+    InvalidWrite,
+    Operation,
+    Put,
+    RevisionIs,
+    ValueIs,
+    Write,
+    WrittenBy,
+    check_key,
+)
+from kvstore.store.replies import Accepted, Ack, Answer, Done, Failed, Overloaded, Ready, Respond, Trouble
+from kvstore.store.state import IDEMPOTENCY_POSITIONS, Item, Outcome, Remembered, Verdict, Why
+from kvstore.store.store import LogPort, Store
+from kvstore.store.write_codec import (
+    BATCH_OVERHEAD_BYTES,
+    WRITE_BYTES_MAX,
+    WRITE_OVERHEAD_BYTES,
+    WriteError,
+    decode_batch,
+    decode_write,
+    encode_write,
+)
+
+__all__ = [
+    # The machine and its configuration
+    "Store",
+    "StoreConfig",
+    "LogPort",
+    # What clients ask for
+    "Write",
+    "Operation",
+    "Put",
+    "Delete",
+    "Increment",
+    "Append",
+    "Get",
+    "Condition",
+    "RevisionIs",
+    "WrittenBy",
+    "Exists",
+    "ValueIs",
+    "InvalidWrite",
+    "check_key",
+    "NUMBER_MAX",
+    "VALUE_BYTES_MAX",
+    # How they are answered
+    "Ack",
+    "Answer",
+    "Done",
+    "Accepted",
+    "Failed",
+    "Trouble",
+    "Overloaded",
+    "Respond",
+    "Ready",
+    "Item",
+    "Outcome",
+    "Verdict",
+    "Why",
+    # The state on disk
+    "Tree",
+    "Checkpoint",
+    "Fate",
+    "Remembered",
+    "IDEMPOTENCY_POSITIONS",
+    # Writes as bytes
+    "encode_write",
+    "decode_write",
+    "decode_batch",
+    "write_id",
+    "WriteError",
+    "WRITE_BYTES_MAX",
+    "WRITE_OVERHEAD_BYTES",
+    "BATCH_OVERHEAD_BYTES",
+]

@@ -1,0 +1,249 @@
+"""The state machine: what a write does to a state, as a pure function of both.
+
+Every node applies the same writes in the same order to the same state, so whatever decides an outcome is here, and
+nothing here looks at a clock, a node or a random number. `IDEMPOTENCY_POSITIONS` is part of that: nodes that
+disagree on it disagree on outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from hashlib import blake2b
+from typing import NamedTuple, Protocol
+
+from kvstore.store.operations import (
+    NUMBER_MAX,
+    VALUE_BYTES_MAX,
+    Append,
+    Condition,
+    Delete,
+    Exists,
+    Get,
+    Increment,
+    Operation,
+    Put,
+    RevisionIs,
+    Write,
+    WrittenBy,
+)
+
+IDEMPOTENCY_POSITIONS = 1_000_000
+"""For how many messages of the log an idempotency key is remembered."""
+
+TEXT = "text/plain; charset=utf-8"
+
+
+class Item(NamedTuple):
+    """What a key holds."""
+
+    value: bytes
+    content_type: str
+    revision: int | None
+    """When the key was last changed; None if that write has no final place yet."""
+    write_id: str
+    """The write that last changed the key."""
+
+
+class Verdict(StrEnum):
+    """What became of a write at its place in the order."""
+
+    APPLIED = "applied"
+    REJECTED = "rejected"
+    DUPLICATE = "duplicate"
+    """Its idempotency key had been used for the same write before."""
+
+
+class Why(StrEnum):
+    """Why a write was rejected."""
+
+    NONE = ""
+    CONDITION_FAILED = "condition_failed"
+    NOT_A_NUMBER = "not_a_number"
+    OUT_OF_RANGE = "out_of_range"
+    VALUE_TOO_LARGE = "value_too_large"
+    IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused"
+
+
+class Outcome(NamedTuple):
+    """The verdict on a write, with its details."""
+
+    verdict: Verdict
+    revision: int | None
+    """The revision of the write's changes; None if it changed nothing or has no final place. For a rejected write,
+    the revision of the key that caused the rejection, 0 if there is none. For a duplicate, the first write's."""
+    why: Why = Why.NONE
+    key: str = ""
+    """For a rejected write: the key that caused the rejection."""
+    branch: bool = True
+    """For an applied write, or a duplicate of one: whether its conditions held."""
+    first_id: str = ""
+    """For a duplicate: the id of the first write."""
+    first_verdict: Verdict = Verdict.APPLIED
+    """For a duplicate: what became of the first write."""
+
+
+class Remembered(NamedTuple):
+    """What is remembered of a write with an idempotency key."""
+
+    write_id: str
+    digest: bytes
+    position: int
+    """The position of its message in the log."""
+    verdict: Verdict
+    revision: int | None
+    why: Why = Why.NONE
+    key: str = ""
+    branch: bool = True
+    """Whether its conditions held."""
+
+
+class Applied(NamedTuple):
+    """What a write does to a state."""
+
+    outcome: Outcome
+    changes: dict[str, Item | None]
+    """What each changed key holds now; None if it is deleted."""
+    results: tuple[Item | None, ...] = ()
+    """What its key held after each operation of the branch that was taken."""
+    remembered: Remembered | None = None
+
+
+class Source(Protocol):
+    """A state, as far as a write reads it."""
+
+    def item(self, key: str) -> Item | None: ...
+
+    def remembered(self, idempotency_key: str) -> Remembered | None: ...
+
+
+class _Rejected(Exception):
+    def __init__(self, why: Why, key: str) -> None:
+        super().__init__(why, key)
+        self.why = why
+        self.key = key
+
+
+def apply(
+    source: Source, write: Write, data: bytes, write_id: str, position: int, next_revision: int | None
+) -> Applied:
+    """Returns what a write does to a state at this position of the log. `data` are the bytes of the write;
+    `next_revision` is its revision if it changes something, None if its place is not final."""
+    if write.idempotency_key is None:
+        return _apply_new(source, write, write_id, next_revision)
+    digest = blake2b(data, digest_size=16).digest()
+    known = source.remembered(write.idempotency_key)
+    if known is not None and position - known.position <= IDEMPOTENCY_POSITIONS:
+        if known.digest != digest:
+            return Applied(Outcome(Verdict.REJECTED, 0, Why.IDEMPOTENCY_KEY_REUSED), {})
+        outcome = Outcome(
+            Verdict.DUPLICATE,
+            known.revision,
+            known.why,
+            known.key,
+            branch=known.branch,
+            first_id=known.write_id,
+            first_verdict=known.verdict,
+        )
+        return Applied(outcome, {})
+    applied = _apply_new(source, write, write_id, next_revision)
+    outcome = applied.outcome
+    memory = Remembered(
+        write_id,
+        digest,
+        position,
+        outcome.verdict,
+        outcome.revision,
+        outcome.why,
+        outcome.key,
+        outcome.branch,
+    )
+    return Applied(outcome, applied.changes, applied.results, memory)
+
+
+def _apply_new(source: Source, write: Write, write_id: str, next_revision: int | None) -> Applied:
+    failed = _first_failed(source, write.conditions)
+    if failed is not None and write.otherwise is None:
+        return _rejection(source, Why.CONDITION_FAILED, failed.key)
+    operations = write.then if failed is None else write.otherwise or ()
+    try:
+        changes, results = _run(source, operations, write_id, next_revision)
+    except _Rejected as rejected:
+        return _rejection(source, rejected.why, rejected.key)
+    revision = next_revision if changes else None
+    return Applied(Outcome(Verdict.APPLIED, revision, branch=failed is None), changes, results)
+
+
+def _rejection(source: Source, why: Why, key: str) -> Applied:
+    item = source.item(key)
+    return Applied(Outcome(Verdict.REJECTED, 0 if item is None else item.revision, why, key, False), {})
+
+
+def _first_failed(source: Source, conditions: Iterable[Condition]) -> Condition | None:
+    for condition in conditions:
+        if not _holds(condition, source.item(condition.key)):
+            return condition
+    return None
+
+
+def _holds(condition: Condition, item: Item | None) -> bool:
+    if isinstance(condition, Exists):
+        return condition.is_there == (item is not None)
+    if isinstance(condition, RevisionIs):
+        return (
+            item is None if condition.revision == 0 else item is not None and item.revision == condition.revision
+        )
+    if item is None:
+        return False
+    return (
+        item.write_id == condition.write_id if isinstance(condition, WrittenBy) else item.value == condition.value
+    )
+
+
+def _run(
+    source: Source, operations: Iterable[Operation], write_id: str, revision: int | None
+) -> tuple[dict[str, Item | None], tuple[Item | None, ...]]:
+    changes: dict[str, Item | None] = {}
+    results: list[Item | None] = []
+    for operation in operations:
+        key = operation.key
+        if isinstance(operation, Put):  # nearly all are, and need no look at what was there
+            item = changes[key] = Item(operation.value, operation.content_type, revision, write_id)
+            results.append(item)
+            continue
+        before = changes[key] if key in changes else source.item(key)
+        after = before if isinstance(operation, Get) else _after(operation, before, write_id, revision)
+        if after is not before:
+            changes[key] = after
+        results.append(after)
+    for key in [key for key, item in changes.items() if item is None and source.item(key) is None]:
+        del changes[key]  # this write created and deleted it
+    return changes, tuple(results)
+
+
+def _after(
+    operation: Delete | Append | Increment, before: Item | None, write_id: str, revision: int | None
+) -> Item | None:
+    if isinstance(operation, Delete):
+        return None
+    if isinstance(operation, Append):
+        if before is not None and not operation.value:
+            return before
+        value = (before.value if before is not None else b"") + operation.value
+        if len(value) > VALUE_BYTES_MAX:
+            raise _Rejected(Why.VALUE_TOO_LARGE, operation.key)
+        return Item(value, before.content_type if before is not None else TEXT, revision, write_id)
+    number = _number(before.value, operation.key) if before is not None else 0
+    if before is not None and not operation.by:
+        return before
+    number += operation.by
+    if abs(number) > NUMBER_MAX:
+        raise _Rejected(Why.OUT_OF_RANGE, operation.key)
+    content_type = before.content_type if before is not None else TEXT
+    return Item(str(number).encode(), content_type, revision, write_id)
+
+
+def _number(value: bytes, key: str) -> int:
+    digits = value[1:] if value[:1] == b"-" else value
+    if not digits.isdigit() or len(digits) > len(str(NUMBER_MAX)) or int(digits) > NUMBER_MAX:
+        raise _Rejected(Why.NOT_A_NUMBER, key)
+    return int(value)

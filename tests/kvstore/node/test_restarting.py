@@ -1,0 +1,218 @@
+"""Nodes on real disks and sockets: they make writes green, restart, leave when their disk fails, and come back."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corel.config import CorelConfig
+from corel.lmdb_log import DiskFull, LmdbLog, StalledDisk
+from corel.messages import MessageId
+from corel.quorum import Roster
+from corel.stages import Stage
+from corel.storage import LogWrite
+from kvstore.node.restarting import RestartingDriver
+from kvstore.store.operations import Put, Write
+from kvstore.store.replies import Accepted, Ack, Answer, Done, Failed, Trouble
+from kvstore.store.write_codec import encode_write
+from tests.drivers import loopback_config
+from transport.effects import Reason
+
+NEVER = float("inf")
+
+
+class Nodes:
+    """The nodes of one cluster, in one process. Needs a running event loop."""
+
+    def __init__(self, names: str, port: int, directory: Path, log: CorelConfig | None = None) -> None:
+        self._names = names
+        self._port = port
+        self._directory = directory
+        self._log = log or CorelConfig()
+        self.nodes: dict[str, RestartingDriver] = {}
+
+    def start(
+        self, name: str, bootstrap: bool = True, data: Path | None = None, roster: str | None = None
+    ) -> RestartingDriver:
+        config = loopback_config(
+            name,
+            self._names,
+            data or self._directory / name,
+            self._port,
+            roster=Roster.of(roster or self._names),
+            bootstrap=bootstrap,
+            log=self._log,
+        )
+        node = self.nodes[name] = RestartingDriver(config)
+        node.start()
+        return node
+
+    def put(self, name: str, value: bytes, ack: Ack = Ack.GREEN) -> asyncio.Future[Answer]:
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        store = self.nodes[name].running_store
+        assert store is not None
+        store.write(encode_write(Write((Put("key", value),))), ack, NEVER, answer.set_result)
+        self.nodes[name].driver.dispatch_soon()
+        return answer
+
+    async def done(self, name: str, value: bytes) -> str:
+        """Writes a value, waits until it is green, and returns the id of the write."""
+        async with asyncio.timeout(20.0):
+            answer = await self.put(name, value)
+        assert isinstance(answer, Done)
+        return answer.write_id
+
+    def value(self, name: str) -> bytes | None:
+        item = self.nodes[name].store.find("key")
+        return None if item is None else item.value
+
+    def green(self, name: str) -> list[MessageId]:
+        """The green messages on the node's disk."""
+        return [entry.id for entry in self.nodes[name].log.green(0, 1_000)]
+
+    async def eventually(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20.0):
+            while not condition():
+                await asyncio.sleep(0.005)
+
+    async def primary(self, names: str) -> None:
+        def is_primary(name: str) -> bool:
+            log = self.nodes[name].driver.replica.log
+            return log.stage is Stage.PRIMARY and len(log.view.members) == len(names)
+
+        await self.eventually(lambda: all(map(is_primary, names)))
+
+    async def close(self) -> None:
+        for node in self.nodes.values():
+            await node.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """The directory of a file system that is soon full."""
+    directory = tmp_path / "small"
+    directory.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(directory)], check=True)
+    yield directory
+    subprocess.run(["umount", str(directory)], check=True)
+
+
+def test_three_nodes_green_the_same_order(broadcast_port: int, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        nodes = Nodes("abc", broadcast_port, tmp_path)
+        for name in "abc":
+            nodes.start(name)
+        await nodes.primary("abc")
+        answers = await asyncio.gather(
+            *(nodes.put(name, b"%d" % number) for number in range(20) for name in "abc")
+        )
+        assert all(isinstance(answer, Done) for answer in answers)
+        await nodes.close()
+        logs = [LmdbLog(tmp_path / name, f"test-{broadcast_port}", name) for name in "abc"]
+        orders = [[entry.id for entry in log.green(0, 100)] for log in logs]
+        assert orders[0] == orders[1] == orders[2]
+        sent = {answer.write_id.rpartition(".")[0] for answer in answers if isinstance(answer, Done)}
+        assert sorted(map(str, orders[0])) == sorted(sent)
+        for log in logs:
+            log.close()
+
+    asyncio.run(scenario())
+
+
+def test_what_was_green_is_green_after_all_have_restarted(broadcast_port: int, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        nodes = Nodes("abc", broadcast_port, tmp_path)
+        for name in "abc":
+            nodes.start(name)
+        await nodes.primary("abc")
+        first = await nodes.done("a", b"before")
+        await nodes.close()
+        for name in "abc":
+            nodes.start(name, bootstrap=False)
+        await nodes.primary("abc")
+        assert [nodes.value(name) for name in "abc"] == [b"before"] * 3
+        second = await nodes.done("b", b"after")
+        assert (first, second) == ("a.1.1.0", "b.2.1.0")
+        await nodes.eventually(lambda: [nodes.value(name) for name in "abc"] == [b"after"] * 3)
+        await nodes.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_node_whose_disk_is_full_leaves_keeps_what_it_has_and_comes_back(
+    broadcast_port: int, small_disk: Path
+) -> None:
+    async def scenario() -> None:
+        nodes = Nodes("a", broadcast_port, small_disk)
+        node = nodes.start("a", data=small_disk / "a")
+        await nodes.primary("a")
+        await nodes.done("a", b"first")
+        await nodes.eventually(lambda: len(nodes.green("a")) == 1)
+        (small_disk / "filler").write_bytes(bytes(1_500_000))
+        lost = await nodes.put("a", bytes(900_000))
+        assert isinstance(lost, Failed)
+        assert lost.trouble is Trouble.UNDECIDED
+        assert isinstance(node.trouble, DiskFull)
+        assert "Make room" in str(node.trouble)
+        assert node.running_store is None, "it takes no requests"
+        assert nodes.value("a") == b"first", "and answers reads"
+        (small_disk / "filler").unlink()
+        await nodes.eventually(lambda: node.trouble is None)
+        await nodes.primary("a")
+        assert await nodes.done("a", b"again") == "a.2.1.0"
+        assert nodes.value("a") == b"again"
+        await nodes.close()
+
+    asyncio.run(scenario())
+
+
+def test_others_go_on_without_a_node_whose_disk_stalls_and_it_catches_up(
+    broadcast_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        nodes = Nodes("abc", broadcast_port, tmp_path, CorelConfig(sync_stall_ms=300.0))
+        for name in "abc":
+            nodes.start(name)
+        await nodes.primary("abc")
+        log, works = nodes.nodes["c"].log, threading.Event()
+        write = log.write
+
+        def stalling(item: LogWrite, also: Callable[[Any], None] | None) -> None:
+            works.wait(20.0)
+            write(item, also)
+
+        monkeypatch.setattr(log, "write", stalling)
+        await nodes.done("a", b"x")
+        assert isinstance(nodes.nodes["c"].trouble, StalledDisk)
+        await nodes.primary("ab")
+        works.set()
+        await nodes.primary("abc")
+        await nodes.eventually(lambda: nodes.value("c") == b"x")
+        await nodes.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_node_told_of_another_roster_stays_outside_and_does_not_hold_up_the_others(
+    broadcast_port: int, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        nodes = Nodes("abc", broadcast_port, tmp_path)
+        odd = nodes.start("c", roster="abcd")
+        nodes.start("a")
+        nodes.start("b")
+        await nodes.primary("ab")
+        await nodes.done("a", b"x")
+        await nodes.eventually(lambda: nodes.value("b") == b"x")
+        assert len(odd.driver.stack.view.members) == 1
+        assert odd.driver.peer_errors.counts[Reason.OTHER_ROSTER] > 0
+        assert isinstance(await nodes.put("c", b"y", Ack.RED), Accepted)
+        await nodes.close()
+
+    asyncio.run(story())

@@ -1,0 +1,341 @@
+"""One-line bugs in COREL, and what notices them: a directed test, or seeds. `make mutants` tries each and prints
+the table of `docs/bugs.md`.
+
+Not here, because nobody can notice: that commits need equal digests (no two have ever differed), and whatever
+costs only time."""
+
+from __future__ import annotations
+
+from corel import quorum, recovery_plan, recovery_transfer, view_recovery
+from corel.acknowledgements import Acknowledgements
+from corel.corel import Corel
+from corel.log_writer import LogWriter
+from corel.message_queue import MessageQueue
+from corel.outbox import Outbox
+from corel.recovery_transfer import RecoveryTransfer
+from corel.replica import Replica
+from corel.retransmission import Merge
+from corel.view_recovery import ViewRecovery
+from tests.corel import test_replica, test_traps
+from tests.simulator.corel import memory_log
+from tests.simulator.corel.plan import draw_corel_plan
+from tests.simulator.corel.process import CorelProcess
+from tests.simulator.corel.run import CorelRun
+from tests.simulator.membership.process import GroupProcess
+from tests.simulator.mutation import Edit, Mutant, what_breaks
+
+SEEDS_MAX = 12
+"""A test run looks at so many seeds for each."""
+
+MUTANTS = [
+    # Persist before you speak
+    Mutant(
+        "messages are acknowledged before they are on disk",
+        (),
+        (
+            Edit(
+                Corel,
+                "_flush",
+                "self._state.flush(self._is_open and len(self.view.members) > 1, effects)",
+                "before = len(effects); "
+                "self._state.flush(self._is_open and len(self.view.members) > 1, effects); "
+                "points = self._writer._points_under_way; "
+                "mark = Mark(self._acknowledgements.logged_here(points), self.view.id); "
+                "effects += [mark] * (len(effects) - before)",
+            ),
+        ),
+        first_seed=48,
+    ),
+    Mutant(
+        "the state is told before everything is on disk",
+        (),
+        (Edit(ViewRecovery, "begin", "self._writer.then(self._send_state)", "self._send_state(effects)"),),
+        first_seed=20,
+    ),
+    Mutant(
+        "the attempt is told before it is on disk",
+        (),
+        (
+            Edit(
+                ViewRecovery,
+                "_establish",
+                "self._writer.then(lambda later: self._multicast(attempt, later))",
+                "self._multicast(attempt, effects)",
+            ),
+        ),
+        test=test_traps.test_1_the_attempt_is_told_when_it_is_on_disk,
+    ),
+    Mutant(
+        "the commitment is told before it is on disk",
+        (),
+        (
+            Edit(
+                ViewRecovery,
+                "_on_attempt",
+                "self._writer.then(lambda later: self._multicast(commit, later))",
+                "self._multicast(commit, effects)",
+            ),
+        ),
+        test=test_traps.test_1_the_commitment_is_told_when_it_is_on_disk_together_with_the_yellow_marking,
+    ),
+    Mutant(
+        "that a message is yellow is not on disk",
+        (),
+        (Edit(Corel, "_take", "entry.primary = self.committed", "pass"),),
+    ),
+    Mutant(
+        "the last attempt is forgotten at a restart",
+        (),
+        (Edit(LogWriter, "_lines_now", "attempted=attempted", "attempted=committed"),),
+        test=test_traps.test_1_the_attempt_is_told_when_it_is_on_disk,
+    ),
+    Mutant(
+        "the last commitment is forgotten at a restart",
+        (),
+        (Edit(LogWriter, "_lines_now", "committed=committed", "committed=0"),),
+    ),
+    Mutant(
+        "the adopted order is not on disk with the number (step 6)",
+        (),
+        (Edit(ViewRecovery, "_adopt", "self._writer.decide_yellow()", "self._writer.touch()"),),
+        test=test_traps.test_4_the_retreat_is_on_disk,
+    ),
+    Mutant(
+        "the order committed to is not on disk",
+        (),
+        (Edit(ViewRecovery, "_on_attempt", "self._writer.decide_yellow()", "self._writer.touch()"),),
+    ),
+    Mutant(
+        "yellow messages of before a decision are still yellow after a restart",
+        (),
+        (Edit(LogWriter, "decide_yellow", "self._tail_from = self._next_arrival", "pass"),),
+        test=test_traps.test_4_the_retreat_is_on_disk,
+    ),
+    Mutant(
+        "the yellow zone on disk is read from its beginning",
+        (),
+        (Edit(memory_log, "restore", "max(0, lines.green - yellow.position)", "0"),),
+    ),
+    Mutant(
+        "what is not green is looked for too late in the log",
+        (),
+        (Edit(LogWriter, "_lines_now", "default=self._next_arrival", "default=0) or (self._next_arrival"),),
+    ),
+    # Order Rule 1
+    Mutant(
+        "a majority's acknowledgements make green",
+        (),
+        (
+            Edit(
+                Acknowledgements,
+                "everywhere",
+                "[min(column) for column in",
+                "[sorted(column)[(len(column) - 1) // 2] for column in",
+            ),
+        ),
+    ),
+    Mutant(
+        "one's own disk makes green",
+        (),
+        (
+            Edit(
+                Acknowledgements,
+                "everywhere",
+                "[min(column) for column in zip(*self._marks.values(), strict=True)]",
+                "self._marks[self._me]",
+            ),
+        ),
+    ),
+    Mutant(
+        "messages become green before their order is known",
+        (),
+        (Edit(Corel, "_advance_green", "entry.timestamp > through or ", ""),),
+    ),
+    Mutant(
+        "what a view's end settles becomes green",
+        (),
+        (
+            Edit(
+                Corel,
+                "delivered",
+                "if not is_closing:",
+                "if True:",
+            ),
+        ),
+        test=test_traps.test_4_what_the_end_of_a_view_settles_is_not_final,
+    ),
+    # Establishment
+    Mutant(
+        "half is a majority",
+        (),
+        (Edit(quorum.Roster, "is_majority", "> self.total", ">= self.total"),),
+    ),
+    Mutant(
+        "a majority's commitments establish",
+        (),
+        (
+            Edit(
+                ViewRecovery,
+                "_on_commit",
+                "len(self._commits) < len(self._view.members)",
+                "2 * len(self._commits) <= len(self._view.members)",
+            ),
+        ),
+        test=test_traps.test_regular_messages_wait_in_the_queue_until_the_recovery_is_over,
+    ),
+    Mutant(
+        "attempts alone establish",
+        (),
+        (
+            Edit(
+                ViewRecovery,
+                "_on_attempt",
+                "self._writer.then(lambda later: self._multicast(commit, later))",
+                "self._commits.update(self._view.members); self._on_commit(self._me, commit, effects)",
+            ),
+        ),
+        test=test_traps.test_1_the_commitment_is_told_when_it_is_on_disk_together_with_the_yellow_marking,
+    ),
+    Mutant(
+        "attempts are numbered from the lowest",
+        (),
+        (Edit(view_recovery, "make_plan", "attempted=max(", "attempted=min("),),
+    ),
+    Mutant(
+        "attempts are numbered from the last commitment",
+        (),
+        (Edit(ViewRecovery, "_establish", "self._the_plan().attempted + 1", "self._the_plan().committed + 1"),),
+        test=test_traps.test_3_the_next_attempt_is_higher_than_any_that_any_member_knows_of,
+    ),
+    # Recovery
+    Mutant(
+        "the lowest green line counts",
+        (),
+        (Edit(view_recovery, "make_plan", "green = max(", "green = min("),),
+    ),
+    Mutant(
+        "those who know least represent",
+        (),
+        (Edit(view_recovery, "make_plan", "committed = max(", "committed = min("),),
+    ),
+    Mutant(
+        "the yellow line does not retreat",
+        (),
+        (
+            Edit(
+                recovery_plan,
+                "_common_length",
+                "return len(shortest)",
+                "return max(len(zone) for zone in zones)",
+            ),
+        ),
+    ),
+    Mutant(
+        "yellow zones are compared by length alone",
+        (),
+        (
+            Edit(
+                recovery_plan,
+                "_common_length",
+                "if any(zone[place] != message_id for zone in zones):",
+                "if False:",
+            ),
+        ),
+    ),
+    Mutant(
+        "representatives keep what they had yellow",
+        (),
+        (Edit(ViewRecovery, "_adopt", "demoted = queue.retreat(plan.yellow)", "demoted = []"),),
+    ),
+    Mutant(
+        "priority messages take their place by timestamp",
+        (),
+        (
+            Edit(
+                MessageQueue,
+                "adopt",
+                "self.yellow = zone\n",
+                "self.yellow = sorted(zone, key=_timestamp_of)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "red messages are in the order of their coming",
+        (),
+        (Edit(MessageQueue, "_to_red", "self._is_red_sorted = False", "pass"),),
+    ),
+    Mutant(
+        "retransmitted messages get the retransmission's timestamp",
+        (),
+        (
+            Edit(
+                RecoveryTransfer,
+                "on_reds",
+                "self._accept(copy, ",
+                "self._accept(copy._replace(clock=message.clock), ",
+            ),
+        ),
+    ),
+    Mutant(
+        "messages are handled before the recovery is over",
+        (),
+        (Edit(Corel, "_on_received", "if self._is_open:", "if True:"),),
+    ),
+    Mutant(
+        "bodies are left out where anybody has them",
+        (),
+        (Edit(RecoveryTransfer, "_priority_batches", "is_everywhere = all(", "is_everywhere = any("),),
+    ),
+    Mutant(
+        "the first of the missing red messages is not retransmitted",
+        (),
+        (
+            Edit(
+                recovery_transfer,
+                "red_shares",
+                "Share(stream, after, through)",
+                "Share(stream, after + 1, through)",
+            ),
+        ),
+    ),
+    Mutant(
+        "retransmissions are not merged",
+        (),
+        (Edit(Merge, "add", "while all(self._waiting[sender] for sender in self._unfinished):", "while True:"),),
+    ),
+    # Identity
+    Mutant(
+        "an empty disk votes",
+        (),
+        (Edit(view_recovery, "make_plan", "if states[member].is_voter]", "]"),),
+        test=test_traps.test_7_a_disk_that_forgot_does_not_vote,
+    ),
+    Mutant(
+        "an incarnation is used twice",
+        (),
+        (Edit(GroupProcess, "start", 'or b"0") + 1', 'or b"1")'),),
+    ),
+    Mutant(
+        "the clock does not begin above what is on disk",
+        (),
+        (
+            Edit(CorelProcess, "least_clock", "self.log.lines.clock", "1"),
+            Edit(GroupProcess, "start", "clock = self._ceiling", "clock = 1"),
+        ),
+    ),
+    Mutant(
+        "what was not sent when a view ended is forgotten",
+        (),
+        (Edit(Outbox, "take_back", "self._waiting.extendleft(reversed(self._sent))", "pass"),),
+    ),
+    Mutant(
+        "marks of the last view count in the next",
+        (),
+        (Edit(Replica, "_tell", "if effect.view != self.group.view.id:", "if False:"),),
+        test=test_replica.test_marks_and_requests_of_a_view_that_is_over_are_not,
+    ),
+]
+
+
+def broken_property(seed: int, nodes: tuple[int, int]) -> str | None:
+    return what_breaks(lambda: CorelRun(draw_corel_plan(seed, *nodes)).run())

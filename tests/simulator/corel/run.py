@@ -1,0 +1,255 @@
+"""The log in the simulated world: all faults of the layers below, disks that stall, and crashes between any two
+effects.
+
+A run has a phase in which everything the plan holds happens, and the invariants are checked after every step. Then
+the network heals, every process is up, and within a bounded time all of them must be in one primary component with
+everything that was ever acknowledged green."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+
+from corel.corel import Corel
+from corel.effects import CorelEvent, Greened, Logged
+from corel.messages import Entry
+from corel.outbox import TooMuch
+from corel.stages import Stage
+from corel.storage import LogWrite
+from tests.simulator.checkers import Violation
+from tests.simulator.checkers.acknowledged import Acknowledged
+from tests.simulator.checkers.agreed_green import AgreedGreen
+from tests.simulator.checkers.bodies import Bodies
+from tests.simulator.checkers.causal_log import CausalLog
+from tests.simulator.checkers.log import History, LogChecker
+from tests.simulator.checkers.primaries import Primaries
+from tests.simulator.checkers.restorable import Restorable
+from tests.simulator.checkers.yellow_kept import YellowKept
+from tests.simulator.corel.plan import CorelPlan, DiskFault, PhaseFault
+from tests.simulator.corel.process import CorelProcess
+from tests.simulator.membership.group_run import GroupRun
+from transport.effects import Journal
+from transport.messages import View, ViewId
+
+SETTLE_MS_MAX = 12_000.0
+"""After the last fault, all processes are in one primary component with everything green by then."""
+
+QUIET_MS = 1_500.0
+
+
+class CorelRun(GroupRun[CorelProcess]):
+    """One seed's run: logs on disks."""
+
+    def __init__(self, plan: CorelPlan, write: Callable[[str], None] | None = None) -> None:
+        super().__init__(f"corel run {plan.seed}", plan.below, write)
+        self.plan = plan
+        self.history = History()
+        self.acknowledged = Acknowledged(self.history)
+        yellow_kept = YellowKept(self.history)
+        self.restorable = Restorable(self.history, yellow_kept)
+        self.checkers: list[LogChecker] = [
+            AgreedGreen(self.history),
+            Bodies(self.history),
+            CausalLog(self.history),
+            yellow_kept,
+            Primaries(self.history),
+            self.acknowledged,
+        ]
+        self._has_faults = True
+        """Whether the phase of faults is not over."""
+        self._phases: dict[str, str] = {}
+        self._visits: Counter[str] = Counter()
+        self._sent = 0
+        self._origins: dict[ViewId, set[ViewId]] = {}
+        """The views that the members of each view came from."""
+        self._views: dict[str, ViewId] = {}
+        self.processes = {name: self._make(name) for name in plan.below.nodes}
+
+    def run(self) -> None:
+        self._schedule_starts()
+        self._schedule_faults()
+        self.world.run_until(self.plan.below.duration_ms)
+        self._heal()
+        self._demand(self._is_one_primary, "one primary component of all")
+        self._is_sending = False
+        for process in self.processes.values():
+            process.submit(b"last of " + process.name.encode())
+        self._demand(self._is_all_green, "everything green everywhere")
+        self.world.run_until(self.world.now + QUIET_MS)
+        self._finish()
+
+    def _heal(self) -> None:
+        """Ends all faults."""
+        self._has_faults = False
+        self.network.weather = self.plan.below.weather.cleared()
+        self.network.heal()
+        for process in self.processes.values():
+            process.crash_after_effects = None
+
+    def _finish(self) -> None:
+        logs = {name: process.machine_log for name, process in self.processes.items()}
+        for checker in self.checkers:
+            checker.finished(logs)
+
+    def _demand(self, condition: Callable[[], bool], what: str) -> None:
+        if not self._settles(condition, SETTLE_MS_MAX):
+            states = {
+                name: process.replica
+                and f"{process.machine_log.stage} {process.machine_log.view.id} {process.machine_log.queue.green}"
+                f"/{len(process.machine_log.queue)}"
+                for name, process in self.processes.items()
+            }
+            raise Violation(f"not {what} after {SETTLE_MS_MAX} ms: {states}")
+
+    def _is_one_primary(self) -> bool:
+        for process in self.processes.values():
+            if process.replica is None or process.is_paused():
+                return False
+            log = process.machine_log
+            if log.stage is not Stage.PRIMARY or len(log.view.members) < len(self.processes):
+                return False
+        return len({process.machine_log.view.id for process in self.processes.values()}) == 1
+
+    def _is_all_green(self) -> bool:
+        lengths = set()
+        for process in self.processes.values():
+            if process.replica is None or len(process.machine_log.queue) > process.machine_log.queue.green:
+                return False
+            lengths.add(process.machine_log.queue.green)
+        is_sent = all(not process.machine_log.waiting for process in self.processes.values())
+        return is_sent and len(lengths) == 1
+
+    # Applications
+
+    def _send(self, process: CorelProcess) -> None:
+        size = self.random.randint(0, 60)
+        if self.random.random() < self.plan.below.large_share:
+            size = 3 * self.plan.below.config.datagram_bytes_max
+        self._sent += 1
+        try:
+            process.submit(b"%d " % self._sent + bytes(size))
+        except TooMuch:
+            self.coverage["refused"] += 1
+
+    # What happens at the processes
+
+    def _make(self, name: str) -> CorelProcess:
+        process = self._new_process(name)
+        process.carry = self._through_codec
+        process.on_greened = partial(self._on_greened, process)
+        process.on_logged = partial(self._on_logged, process)
+        process.on_step = partial(self._on_step, process)
+        process.on_started = partial(self._on_started, process)
+        process.on_crash = partial(self._on_crash, process)
+        process.on_own = self._on_own
+        process.on_written = partial(self._on_written, process)
+        process.on_view = partial(self._on_view, process)
+        process.on_journal = partial(self._on_journal, process)
+        return process
+
+    def _new_process(self, name: str) -> CorelProcess:
+        return CorelProcess(name, self.environment, self.plan)
+
+    def _on_started(self, process: CorelProcess, log: Corel) -> None:
+        for checker in self.checkers:
+            checker.started(process.name, log)
+
+    def _on_greened(self, process: CorelProcess, greened: Greened) -> None:
+        log = process.machine_log
+        for checker in self.checkers:
+            checker.greened(process.name, log, greened)
+        order = self.history.order
+        for position, entry in enumerate(greened.entries, greened.position):
+            if position == len(order):
+                order.append(entry.id)
+                self.history.positions[entry.id] = position
+
+    def _on_logged(self, process: CorelProcess, logged: Logged) -> None:
+        for checker in self.checkers:
+            checker.logged(process.name, process.machine_log, logged)
+
+    def _on_step(self, process: CorelProcess) -> None:
+        log = process.machine_log
+        for checker in self.checkers:
+            checker.stepped(process.name, log)
+        if (phase := log.phase) != self._phases.get(process.name):
+            self._phases[process.name] = phase
+            self._visits[phase] += 1
+            for fault in self.plan.phase_faults:
+                if fault.phase == phase and fault.count == self._visits[phase] and self._has_faults:
+                    self.world.after(fault.after_ms, partial(self._apply_in_phase, fault))
+
+    def _on_own(self, log: Corel, entry: Entry) -> None:
+        """Keeps the past of a message that is about to enter its sender's queue: all that the sender has."""
+        assert entry.body is not None
+        self.history.bodies[entry.id] = entry.body
+        self.history.pasts[entry.id] = {**log.queue.green_last, **dict(log.queue.have())}
+
+    def _on_written(self, process: CorelProcess) -> None:
+        if self.plan.seed % 4 == 1:
+            self.restorable.check(process.name, process.log.load())
+
+    def _on_view(self, process: CorelProcess, view: View) -> None:
+        if process.replica is not None:
+            self.coverage[f"view change while {self._phases.get(process.name, 'starting')}"] += 1
+            origins = self._origins.setdefault(view.id, set())
+            origins.add(self._views[process.name])
+            if len(origins) == 3:
+                self.coverage["merges of three or more components"] += 1
+        self._views[process.name] = view.id
+
+    def _on_crash(self, process: CorelProcess, write: LogWrite | None, was_written: bool) -> None:
+        if write is not None:
+            fate = "written" if was_written else "lost"
+            kind = "yellow" if write.yellow is not None else "messages" if write.records else "lines"
+            self.coverage[f"crash during a write of {kind}, {fate}"] += 1
+
+    def _on_journal(self, process: CorelProcess, journal: Journal) -> None:
+        if isinstance(journal.event, CorelEvent):
+            words = (f"journal: {journal.event}", str(journal.details.get("stage", "")), str(journal.reason))
+            self.coverage[" ".join(filter(None, words))] += 1
+            if journal.event is CorelEvent.DEMOTED:
+                kind = "yellow retreats" if process.machine_log.is_representative else "demotions in step 6"
+                self.coverage[kind] += 1
+            if journal.event is CorelEvent.REFUSED:
+                raise Violation(f"{process.name} refused {journal.id}: {journal.reason} {journal.details}")
+        if self._trace is not None:
+            self._trace.on_journal(process.name, journal)
+
+    # Faults
+
+    def _apply_in_phase(self, fault: PhaseFault) -> None:
+        if not self._has_faults:
+            return
+        if fault.crashing:
+            self.coverage[f"crashes when {fault.phase}"] += 1
+        for name in fault.crashing:
+            if self.processes[name].replica is not None:
+                self._crash(self.processes[name], fault.down_ms)
+        if fault.cut_off:
+            self.coverage[f"cuts when {fault.phase}"] += 1
+            others = [name for name in self.processes if name not in fault.cut_off]
+            self.network.partition([fault.cut_off, others])
+            self.world.after(fault.heal_after_ms, lambda: self.network.heal() if self._has_faults else None)
+
+    def _schedule_faults(self) -> None:
+        super()._schedule_faults()
+        for fault in self.plan.disk_faults:
+            self.world.at(fault.at_ms, partial(self._apply_to_disk, fault))
+
+    def _apply_to_disk(self, fault: DiskFault) -> None:
+        process = self.processes[fault.node]
+        if fault.stall_ms:
+            process.stall(fault.stall_ms)
+        elif process.replica is None:
+            return
+        elif fault.is_wiped:
+            process.crash()
+            process.wipe()
+            self.acknowledged.forget_disk(fault.node)
+            self.coverage["disks replaced"] += 1
+            self.world.after(fault.down_ms, process.start)
+        else:
+            process.down_ms = fault.down_ms
+            process.crash_after_effects = fault.crash_after_effects

@@ -1,0 +1,17 @@
+"""Some seeds of the corel layer in every test run. Campaigns: `make simulate LAYER=corel`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulator.runner import run_seeds
+
+
+@pytest.mark.parametrize("first", range(1, 61, 10))
+def test_seeds_pass(first: int, capsys: pytest.CaptureFixture[str]) -> None:
+    failures = run_seeds("corel", range(first, first + 10), (3, 6), jobs=1)
+    assert failures == 0, capsys.readouterr().out
+
+
+def test_what_a_foreign_machine_requires_of_a_suspect_is_not_taken_in_once_that_machine_is_suspected() -> None:
+    assert run_seeds("corel", [8446], (3, 9), jobs=1) == 0

@@ -1,0 +1,82 @@
+"""What the runs of the membership and of all layers above it have in common: processes that start, send and suffer
+faults as a plan of the membership layer says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Generic, TypeVar
+
+from tests.simulator.membership.plan import Fault, MembershipPlan
+from tests.simulator.membership.process import GroupProcess
+from tests.simulator.run import SimulatedRun
+from transport.messages import Datagram
+
+AnyProcess = TypeVar("AnyProcess", bound=GroupProcess)
+
+
+class GroupRun(SimulatedRun, Generic[AnyProcess]):
+    """A run over a plan of the membership layer."""
+
+    processes: dict[str, AnyProcess]
+
+    def __init__(self, random_seed: str, below: MembershipPlan, write: Callable[[str], None] | None) -> None:
+        super().__init__(random_seed, below.weather, write)
+        self._below = below
+        self._is_sending = True
+
+    def _through_codec(self, datagram: Datagram) -> Datagram:
+        """Encodes and decodes what is sent in some seeds, which changes nothing but the speed."""
+        return self._codec.decode(self._codec.encode(datagram)) if self._below.seed % 4 == 0 else datagram
+
+    def _settles(self, condition: Callable[[], bool], within_ms: float) -> bool:
+        """Whether the condition holds within this time, counted from when no process is stopped any more."""
+        longest = max(process.pause_left_ms() for process in self.processes.values())
+        return self.world.run_until(self.world.now + within_ms + longest, stop=condition)
+
+    # Applications
+
+    def _schedule_starts(self) -> None:
+        for process, at_ms in zip(self.processes.values(), self._below.starts_ms, strict=True):
+            self.world.at(at_ms, process.start)
+            if self._below.messages_per_second:
+                self._schedule_send(process)
+
+    def _schedule_send(self, process: AnyProcess) -> None:
+        delay = self.random.expovariate(self._below.messages_per_second / 1_000.0 / len(self.processes))
+        self.world.after(delay, lambda: self._send_and_reschedule(process))
+
+    def _send_and_reschedule(self, process: AnyProcess) -> None:
+        if self._is_sending:
+            if process.is_up():
+                self._send(process)
+            self._schedule_send(process)
+
+    def _send(self, process: AnyProcess) -> None:
+        """Sends one message of a process that is up."""
+        raise NotImplementedError
+
+    # Faults
+
+    def _schedule_faults(self) -> None:
+        for fault in self._below.faults:
+            self.world.at(fault.at_ms, partial(self._apply, fault))
+
+    def _apply(self, fault: Fault) -> None:
+        if fault.kind == "partition":
+            self.network.partition(fault.groups)
+        elif fault.kind == "isolate":
+            self.network.partition([[fault.node], [name for name in self.processes if name != fault.node]])
+        elif fault.kind == "one_way":
+            for source, target in fault.pairs:
+                self.network.cut_one_way(source, target)
+        elif fault.kind == "heal":
+            self.network.heal()
+        elif fault.kind == "pause":
+            self.processes[fault.node].pause(fault.for_ms)
+        elif self.processes[fault.node].group is not None:
+            self._crash(self.processes[fault.node], fault.for_ms)
+
+    def _crash(self, process: AnyProcess, down_ms: float) -> None:
+        process.crash()
+        self.world.after(down_ms, process.start)

@@ -1,0 +1,83 @@
+"""A simulated process that hosts a membership group, and may crash, pause, and come back as another
+incarnation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from membership.config import MembershipConfig
+from membership.effects import Refused, Unicast, ViewChanged
+from membership.group import Group
+from tests.simulator.process import Environment, SimulatedProcess
+from transport import messages
+from transport.config import TransportConfig
+from transport.messages import Service, View
+
+CLOCK_BLOCK = 1_000
+"""How far ahead the clock's ceiling is synced; small, so that views cross it."""
+
+
+class GroupProcess(SimulatedProcess):
+    """One node. Its machine is the group, or what a subclass puts on top of it."""
+
+    inbox_datagrams_max = 2_000
+
+    def __init__(
+        self, name: str, environment: Environment, membership: MembershipConfig, transport: TransportConfig
+    ) -> None:
+        super().__init__(name, environment)
+        self.group: Group | None = None
+        self.me = messages.Machine(name, 0)
+        self.on_view: Callable[[View], None] = lambda view: None
+        self.on_refused: Callable[[tuple[tuple[Service, bytes], ...]], None] = lambda messages: None
+        self._membership = membership
+        self._transport = transport
+        self._ceiling = 0
+
+    def start(self) -> None:
+        incarnation = int(self.disk.read("incarnation") or b"0") + 1
+        self._ceiling = int(self.disk.read("clock") or b"1")
+        clock = self._ceiling
+        self.disk.write("incarnation", b"%d" % incarnation)
+        self._reserve(clock)
+        self.me = messages.Machine(self.name, incarnation)
+        clock = max(clock, self.least_clock())
+        self.group = Group(self.me, self._membership, self._transport, self._random, self._world.now, clock)
+        self.is_backed_up = False
+        self._attach(self.group)
+        self.on_view(self.group.view)
+        self._sleep_until(self.group.next_deadline())
+
+    def crash(self) -> None:
+        self.group = None
+        super().crash()
+
+    def is_up(self) -> bool:
+        return self.group is not None and not self.is_paused()
+
+    def multicast(self, service: Service, payload: bytes) -> None:
+        assert self.group is not None
+        self._execute(self.group.multicast(service, payload))
+        self._wake_soon()
+
+    def least_clock(self) -> int:
+        """The lowest value at which the clock may begin, whatever its record says."""
+        return 1
+
+    def _reserve(self, clock: int) -> None:
+        self._ceiling = clock + CLOCK_BLOCK
+        self.disk.write("clock", b"%d" % self._ceiling)
+        self.disk.sync()
+
+    def _execute_one(self, effect: Any) -> None:
+        if isinstance(effect, Unicast):
+            self._network.unicast(self.name, effect.target.name, self.carry(effect.datagram))
+        elif isinstance(effect, ViewChanged):
+            if effect.view.id.clock >= self._ceiling:
+                self._reserve(effect.view.id.clock)
+            self.on_view(effect.view)
+        elif isinstance(effect, Refused):
+            self.on_refused(effect.messages)
+        else:
+            super()._execute_one(effect)

@@ -1,0 +1,73 @@
+"""What one seed of the store layer does: a plan of the log's layer, with clients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+
+from kvstore.store.config import StoreConfig
+from tests.simulator.corel.plan import CorelPlan, draw_corel_plan
+
+
+@dataclass(frozen=True, slots=True)
+class StorePlan:
+    """Everything that a seed decides."""
+
+    seed: int
+    corel: CorelPlan
+    store: StoreConfig
+    checkpoint_items_max: int
+    clients: int
+    think_ms: float
+    """How long a client waits between an answer and its next request, on average."""
+    read_share: float
+    keys: int
+    """How many keys there are of each kind."""
+    keyed_share: float
+    """The share of writes with an idempotency key."""
+    retry_share: float
+    """How often a client retries what it has no certain answer to, or what was refused."""
+    look_share: float
+    """How often a client whose write was answered as green reads it at another node at once."""
+    loyal_share: float
+    """How often a client stays with its node."""
+    timeouts_ms: tuple[float, ...]
+    large_share: float
+    orderly_share: float
+    """The share of crashes that are orderly stops: the node has answered its clients that it leaves."""
+
+
+def draw_store_plan(seed: int, nodes_min: int, nodes_max: int) -> StorePlan:
+    random = Random(f"store {seed}")
+    corel = draw_corel_plan(seed, nodes_min, nodes_max)
+    clients = random.choice((3, 8, 20))
+    waiting = Random(f"rounds {seed}")
+    config = replace(corel.config, submitted_max=random.choice((16_384, 1)))
+    return StorePlan(
+        seed=seed,
+        corel=replace(corel, config=config, below=replace(corel.below, messages_per_second=0.0)),
+        store=StoreConfig(
+            held_max=random.choice((8_192, 8_192, 3)),
+            held_bytes_max=random.choice((64 * 1_048_576, 300)),
+            batch_bytes_max=random.choice((262_144, 300)),
+            batch_writes_max=random.choice((2_048, 2_048, 2)),
+            messages_ahead_max=random.choice((1, 1, 6)),
+            gather_ms=waiting.choice((4.0, 0.0, 40.0)),
+            round_ms=waiting.choice((25.0, 0.0, 400.0)),
+            apply_writes_max=random.choice((1_024, 1, 5)),
+            checkpoints_max=waiting.choice((64, 2)),
+            checkpoint_ms=random.choice((1_000.0, 100.0, 10.0)),
+        ),
+        checkpoint_items_max=random.choice((1_024, 20, 4)),
+        clients=clients,
+        think_ms=1_000.0 * clients / random.choice((60.0, 200.0, 600.0)),
+        read_share=random.choice((0.2, 0.5, 0.8)),
+        keys=random.choice((1, 2, 5)),
+        keyed_share=random.choice((0.2, 0.6, 1.0)),
+        retry_share=random.choice((0.3, 0.9)),
+        look_share=random.choice((0.0, 0.5, 1.0)),
+        loyal_share=random.choice((0.0, 0.8)),
+        timeouts_ms=random.choice(((20.0, 200.0), (500.0,), (100.0, 2_000.0), (5_000.0, 40.0))),
+        large_share=random.choice((0.0, 0.0, 0.03)),
+        orderly_share=random.choice((0.0, 0.5)),
+    )

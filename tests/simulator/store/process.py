@@ -1,0 +1,224 @@
+"""A simulated process that hosts a node's store on top of its log, both on one disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from corel.effects import LogReport, Persist
+from corel.messages import MessageId
+from corel.outbox import TooMuch
+from corel.storage import LogWrite
+from kvstore.store.config import StoreConfig
+from kvstore.store.green_state import Checkpoint
+from kvstore.store.store import Store
+from tests.simulator.checkers import Violation
+from tests.simulator.corel.plan import CorelPlan
+from tests.simulator.corel.process import CorelProcess, Crashed
+from tests.simulator.process import NEVER, TICKS_MAX, Environment
+from tests.simulator.store.memory_tree import MemoryTree
+
+TURN_MS = 0.5
+"""How long a store that has more to do yields to the network."""
+
+
+class StoreProcess(CorelProcess):
+    """One node, driven as `kvstore.node.driver` drives a real one."""
+
+    def __init__(self, name: str, environment: Environment, plan: CorelPlan, config: StoreConfig) -> None:
+        super().__init__(name, environment, plan)
+        self.store: Store | None = None
+        self.tree = MemoryTree()
+        self.config = config
+        self.on_store_started: Callable[[Store], None] = lambda store: None
+        self.on_primary_check: Callable[[], None] = lambda: None
+        self.on_checkpoint: Callable[[Checkpoint, str], None] = lambda checkpoint, how: None
+        """Called when a checkpoint is in the tree, with how it got there."""
+        self.on_log_full: Callable[[], None] = lambda: None
+        """Called when the log does not accept another message."""
+        self._with_write: Checkpoint | None = None
+        """The checkpoint that is written with the log's write under way."""
+        self._alone: Checkpoint | None = None
+        """The checkpoint that is written by itself, until `_alone_until`."""
+        self._alone_until = 0.0
+        self._unreported: list[Checkpoint] = []
+        """Checkpoints that are in the tree, but not yet reported to the store."""
+        self._store_wakes_at = NEVER
+        self._wakes = (0.0, 0)
+        """The instant in which the store last woke, and how often it woke in it."""
+        self._is_dispatching = False
+
+    def start(self) -> None:
+        super().start()
+        if self.replica is None:
+            return  # it crashed at once
+        self._store_wakes_at = NEVER
+        self._is_dispatching = False
+        store = self.store = Store(self.machine_log, self.tree, self._submit, self._check_primary, self.config)
+        self.on_store_started(store)
+        self._sleep_store()
+
+    def crash(self) -> None:
+        alone, self._alone = self._alone, None
+        is_first = self._under_way is None or self._alone_until <= self._under_way_until
+        if alone is not None and is_first and self._random.random() < 0.5:
+            self._put(alone, "by itself in a crash")
+        self.store = None
+        super().crash()
+        self._with_write = None
+        self._unreported = []
+
+    def wipe(self) -> None:
+        super().wipe()
+        self.tree = MemoryTree()
+
+    def leave(self) -> None:
+        """Begins an orderly stop."""
+        if self.store is not None:
+            self._safely(self.store.leave)
+
+    # Requests
+
+    def ask(self, request: Callable[[Store], None]) -> None:
+        """Hands a request to the store as soon as the process runs, unless it crashes before."""
+        store = self.store
+        if store is not None:
+            self._ask(request, store)
+
+    def _ask(self, request: Callable[[Store], None], store: Store) -> None:
+        if store is not self.store:
+            return
+        if self._is_postponed(lambda: self._ask(request, store)):
+            return
+        self._safely(lambda: request(store))
+        if not self._is_dispatching:  # what arrives in this instant leaves together
+            self._is_dispatching = True
+            self._world.after(0.0, lambda: self._dispatch(store))
+        self._sleep_store()
+
+    def _dispatch(self, store: Store) -> None:
+        if store is not self.store:
+            return
+        self._is_dispatching = False
+        if not self.is_paused():
+            self._safely(store.dispatch)
+            self._sleep_store()
+
+    def _safely(self, action: Callable[[], None]) -> None:
+        """Calls into the store, which may submit, and the process may crash in the middle of that."""
+        try:
+            action()
+        except Crashed:
+            assert self.store is None
+
+    def _submit(self, body: bytes) -> MessageId:
+        try:
+            message_id = self.submit(body)
+        except TooMuch:
+            self.on_log_full()
+            raise
+        if self.replica is None:
+            raise Crashed
+        return message_id
+
+    def _check_primary(self, number: int) -> None:
+        assert self.replica is not None
+        self.on_primary_check()
+        self._execute(self.replica.check_primary(number))
+        self._wake_soon()
+        if self.replica is None:
+            raise Crashed
+
+    # What the log reports
+
+    def _execute_one(self, effect: Any) -> None:
+        if self.replica is None:
+            raise Crashed  # by what an effect before this one led to
+        super()._execute_one(effect)
+        store = self.store
+        if store is None:
+            return
+        if isinstance(effect, LogReport):
+            store.handle(effect)
+            self._sleep_store()
+
+    # Checkpoints
+
+    def _persist(self, effect: Persist) -> None:
+        if self.store is not None:
+            self._with_write = self.store.take_checkpoint(effect.write.lines.green, self._world.now)
+        super()._persist(effect)
+
+    def _apply(self, write: LogWrite) -> None:
+        super()._apply(write)
+        checkpoint, self._with_write = self._with_write, None
+        if checkpoint is not None:
+            self._put(checkpoint, "with a write" if self.store is not None else "with a write in a crash")
+
+    def _persisted(self, effect: Persist, starts: int) -> None:
+        super()._persisted(effect, starts)
+        self._report_written()
+
+    def _write_checkpoint(self) -> None:
+        """Writes a checkpoint by itself, when there is no write of the log that it could go with."""
+        store = self.store
+        if store is None:
+            return
+        checkpoint = store.take_checkpoint(self.machine_log.green_on_disk, self._world.now)
+        if checkpoint is None:
+            return
+        free_at = max(self._world.now, self.stalled_until, self._under_way_until)
+        self._alone = checkpoint
+        self._alone_until = free_at + self.sync_ms * (0.5 + self._random.random())
+        self.stalled_until = self._alone_until  # the log's next write waits for this one
+        self._world.at(self._alone_until, lambda: self._written_alone(checkpoint, store))
+
+    def _written_alone(self, checkpoint: Checkpoint, store: Store) -> None:
+        if store is not self.store:
+            return
+        if self._is_postponed(lambda: self._written_alone(checkpoint, store)):
+            return
+        self._alone = None
+        self._put(checkpoint, "by itself")
+        self._report_written()
+
+    def _put(self, checkpoint: Checkpoint, how: str) -> None:
+        self.tree.apply(checkpoint)
+        self._unreported.append(checkpoint)
+        self.on_checkpoint(checkpoint, how)
+
+    def _report_written(self) -> None:
+        store = self.store
+        if store is None or not self._unreported:
+            return
+        for checkpoint in self._unreported:
+            store.green.written(checkpoint)
+        self._unreported = []
+        self._write_checkpoint()
+        self._sleep_store()  # there is room to apply more
+
+    # Time
+
+    def _sleep_store(self) -> None:
+        store = self.store
+        if store is None:
+            return
+        deadline = store.next_deadline()
+        if deadline < self._store_wakes_at:
+            self._store_wakes_at = deadline
+            at = self._world.now + TURN_MS if deadline < self._world.now else deadline
+            self._world.at(at, lambda: self._wake_store(deadline, store))
+
+    def _wake_store(self, scheduled: float, store: Store) -> None:
+        if store is not self.store or scheduled != self._store_wakes_at:
+            return
+        if self._is_postponed(lambda: self._wake_store(scheduled, store)):
+            return
+        self._store_wakes_at = NEVER
+        now = self._world.now
+        self._wakes = (now, self._wakes[1] + 1 if self._wakes[0] == now else 1)
+        if self._wakes[1] > TICKS_MAX:
+            raise Violation(f"the store of {self.name} wants to act again and again without time passing")
+        self._safely(lambda: store.tick(now))
+        self._write_checkpoint()
+        self._sleep_store()

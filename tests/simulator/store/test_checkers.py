@@ -1,0 +1,421 @@
+"""Every checker of the store accepts a history that keeps its property, and catches one that does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from corel.messages import Color, MessageId
+from kvstore.store.operations import Append, Delete, Exists, Increment, Put, RevisionIs, Write
+from kvstore.store.replies import Accepted, Ack, Answer, Done, Failed, Trouble
+from kvstore.store.state import Applied, Item, Outcome, Verdict
+from kvstore.store.store import Store
+from kvstore.store.write_codec import encode_batch, encode_write
+from tests.simulator.checkers import Violation
+from tests.simulator.checkers.acknowledged_writes import AcknowledgedWrites
+from tests.simulator.checkers.answered import Answered, Asked
+from tests.simulator.checkers.durable_tree import DurableTree
+from tests.simulator.checkers.equal_states import EqualStates
+from tests.simulator.checkers.idempotency import Idempotency
+from tests.simulator.checkers.linearizable import Linearizable
+from tests.simulator.checkers.log import History
+from tests.simulator.checkers.read_levels import ReadLevels
+from tests.simulator.checkers.refused import Refused
+from tests.simulator.checkers.store import Attempt, Level, Read, Request, StoreHistory
+from tests.simulator.store.memory_tree import MemoryTree
+from tests.simulator.store.model import Replay
+from tests.simulator.store.test_directed import EmptyLog
+from transport.messages import Machine
+
+ONE, TWO = Put("k", b"1"), Put("k", b"2")
+APPLIED = Outcome(Verdict.APPLIED, 1)
+
+
+def written(*writes: Put | Delete | Append | Increment | Write) -> list[bytes]:
+    return [encode_write(one if isinstance(one, Write) else Write((one,))) for one in writes]
+
+
+def name(number: int) -> MessageId:
+    return MessageId(Machine("a", 1), number)
+
+
+def history(*writes: Put | Delete | Append | Increment | Write) -> StoreHistory:
+    """Returns a history with these in the order, a message each, from a.1.1 on."""
+    log = History()
+    for number, data in enumerate(written(*writes), start=1):
+        log.order.append(name(number))
+        log.positions[name(number)] = number - 1
+        log.bodies[name(number)] = encode_batch([data])
+    replay = Replay(log)
+    replay.advance()
+    return StoreHistory(log, replay)
+
+
+def store(*writes: Put | Delete | Append | Increment | Write) -> Store:
+    """Returns the store of a node that has applied these."""
+    applied = Store(EmptyLog(), MemoryTree(), lambda body: name(0), lambda number: None)
+    for number, data in enumerate(written(*writes), start=1):
+        applied.green.apply(name(number), encode_batch([data]))
+    return applied
+
+
+def request(
+    write: Put | Delete | Append | Increment | Write, answer: Answer | None, at: tuple[float, float] = (0.0, 1.0)
+) -> Request:
+    made = write if isinstance(write, Write) else Write((write,))
+    return Request(made, encode_write(made), [Attempt("a", Ack.AUTO, at[0], answer, at[1])])
+
+
+def done(number: int, outcome: Outcome = APPLIED, results: tuple[Item | None, ...] = ()) -> Done:
+    return Done(f"a.1.{number}.0", Applied(outcome, {}, results))
+
+
+def last_attempt(asked: Request) -> tuple[Request, Attempt]:
+    return asked, asked.attempts[-1]
+
+
+# Acknowledged writes
+
+
+def test_acknowledged_writes_accepts_what_is_in_the_order() -> None:
+    checker = AcknowledgedWrites(history(ONE, TWO))
+    checker.answered(*last_attempt(request(ONE, done(1))))
+    checker.answered(*last_attempt(request(TWO, Accepted("a.1.2.0", Color.RED))))
+    checker.reported("b", name(2), 0, Outcome(Verdict.APPLIED, 2))
+    checker.finished({"a": store(ONE, TWO), "b": store(ONE, TWO)})
+
+
+def test_acknowledged_writes_catches_one_that_is_not() -> None:
+    checker = AcknowledgedWrites(history(ONE))
+    checker.answered(*last_attempt(request(TWO, Accepted("a.1.2.0", Color.RED))))
+    with pytest.raises(Violation, match=r"a\.1\.2\.0 was acknowledged and lost"):
+        checker.finished({"a": store(ONE)})
+
+
+def test_acknowledged_writes_forgives_what_was_on_a_replaced_disk_only() -> None:
+    checker = AcknowledgedWrites(history(ONE))
+    checker.answered(*last_attempt(request(TWO, Accepted("a.1.2.0", Color.RED))))
+    checker.disk_replaced("a", {name(2)})
+    checker.finished({"a": store(ONE)})
+
+
+def test_acknowledged_writes_catches_another_write_of_that_id() -> None:
+    checker = AcknowledgedWrites(history(ONE))
+    checker.answered(*last_attempt(request(TWO, Accepted("a.1.1.0", Color.RED))))
+    with pytest.raises(Violation, match="another write"):
+        checker.finished({"a": store(ONE)})
+
+
+def test_acknowledged_writes_catches_an_id_used_twice() -> None:
+    checker = AcknowledgedWrites(history(ONE))
+    checker.answered(*last_attempt(request(ONE, done(1))))
+    with pytest.raises(Violation, match=r"a second write a\.1\.1\.0"):
+        checker.answered(*last_attempt(request(TWO, done(1))))
+
+
+def test_acknowledged_writes_catches_another_outcome_than_was_answered() -> None:
+    checker = AcknowledgedWrites(history(ONE))
+    checker.answered(*last_attempt(request(ONE, done(1, Outcome(Verdict.APPLIED, 7)))))
+    with pytest.raises(Violation, match="was reported before"):
+        checker.finished({"a": store(ONE)})
+
+
+def test_acknowledged_writes_catches_two_nodes_that_say_different_things() -> None:
+    checker = AcknowledgedWrites(history(ONE))
+    checker.reported("a", name(1), 0, APPLIED)
+    with pytest.raises(Violation, match="was reported before"):
+        checker.reported("b", name(1), 0, Outcome(Verdict.REJECTED, 0))
+
+
+def test_acknowledged_writes_catches_a_node_without_it() -> None:
+    checker = AcknowledgedWrites(history(ONE))
+    checker.answered(*last_attempt(request(ONE, done(1))))
+    with pytest.raises(Violation, match=r"b does not know a\.1\.1\.0 as green"):
+        checker.finished({"a": store(ONE), "b": store()})
+
+
+# Idempotency
+
+KEYED = Write((ONE,), idempotency_key="i")
+OTHER = Write((TWO,), idempotency_key="i")
+
+
+def test_idempotency_accepts_one_and_its_duplicates() -> None:
+    copies = (KEYED, OTHER, KEYED)
+    Idempotency(history(*copies)).finished({"a": store(*copies)})
+
+
+@pytest.mark.parametrize(
+    ("copy", "applied", "complaint"),
+    [
+        (KEYED, Write((ONE,)), r"a has a\.1\.2\.0 as"),
+        (OTHER, Write((TWO,)), "a accepts another write with i"),
+    ],
+)
+def test_idempotency_catches_a_second_copy_that_is_applied(copy: Write, applied: Write, complaint: str) -> None:
+    with pytest.raises(Violation, match=complaint):
+        Idempotency(history(KEYED, copy)).finished({"a": store(KEYED, applied)})
+
+
+def test_idempotency_catches_a_node_where_no_copy_is_the_first() -> None:
+    machine = Store(EmptyLog(), MemoryTree(), lambda body: name(0), lambda number: None)
+    machine.green.apply(name(0), encode_batch(written(KEYED)))
+    machine.green.apply(name(1), encode_batch(written(KEYED)))
+    with pytest.raises(Violation, match="a has no first copy of i"):
+        Idempotency(history(KEYED)).finished({"a": machine})
+
+
+# Read levels
+
+ITEM_1 = Item(b"1", "application/octet-stream", 1, "a.1.1.0")
+ITEM_2 = Item(b"2", "application/octet-stream", 2, "a.1.2.0")
+
+
+def read(level: Level, item: Item | None, revision: int, node: str = "a", key: str = "k", least: int = 0) -> Read:
+    return Read(level, key, node, 1, 0.0, least, 1.0, item, Color.GREEN, revision, revision)
+
+
+def test_read_levels_accepts_states_in_order() -> None:
+    events = history(ONE, TWO)
+    checker = ReadLevels(events)
+    events.reads += [read(Level.GREEN, None, 0), read(Level.GREEN, ITEM_1, 1), read(Level.MIN_REVISION, ITEM_2, 2)]
+    for one in events.reads:
+        checker.read(one)
+    checker.finished({})
+
+
+def test_read_levels_catches_a_state_that_never_was() -> None:
+    events = history(ONE, TWO)
+    events.reads.append(read(Level.GREEN, ITEM_1, 2))
+    with pytest.raises(Violation, match="at revision 2"):
+        ReadLevels(events).finished({})
+
+
+def test_read_levels_catches_a_node_that_goes_back() -> None:
+    checker = ReadLevels(history(ONE, TWO))
+    checker.read(read(Level.GREEN, ITEM_2, 2))
+    checker.read(read(Level.GREEN, ITEM_1, 1, node="b"))
+    with pytest.raises(Violation, match="a shows revision 1, and was at 2"):
+        checker.read(read(Level.GREEN, ITEM_1, 1))
+
+
+def test_read_levels_catches_a_revision_that_is_too_low() -> None:
+    with pytest.raises(Violation, match="asked for 2"):
+        ReadLevels(history(ONE)).read(read(Level.MIN_REVISION, ITEM_1, 1, least=2))
+
+
+def red(value: bytes) -> Read:
+    made = read(Level.RED, Item(value, "", None, "a.1.1.0"), 0, key="log")
+    made.color = Color.RED
+    return made
+
+
+def test_read_levels_catches_a_red_read_without_what_the_node_has_acknowledged() -> None:
+    checker = ReadLevels(history())
+    checker.answered(*last_attempt(request(Append("log", b"x,"), Accepted("a.1.1.0", Color.RED))))
+    checker.read(red(b"y,x,"))
+    with pytest.raises(Violation, match=r"a does not show \[b'x'\] of log"):
+        checker.read(red(b"y,"))
+
+
+def test_read_levels_catches_what_is_there_twice() -> None:
+    with pytest.raises(Violation, match=r"a shows \[b'x'\] of log more than once"):
+        ReadLevels(history()).read(red(b"x,y,x,"))
+
+
+# Refused
+
+
+@pytest.mark.parametrize("trouble", [Trouble.NO_PRIMARY, Trouble.TIMEOUT, Trouble.OVERLOADED, Trouble.AWAY])
+def test_refused_catches_a_write_that_is_there_nevertheless(trouble: Trouble) -> None:
+    events = history(ONE)
+    events.requests.append(request(ONE, Failed(trouble)))
+    with pytest.raises(Violation, match=r"a\.1\.1\.0 was refused"):
+        Refused(events).finished({})
+
+
+@pytest.mark.parametrize("answer", [None, Failed(Trouble.UNDECIDED, "a.1.1.0"), Accepted("a.1.1.0", Color.RED)])
+def test_refused_accepts_whatever_was_not_refused(answer: Answer | None) -> None:
+    events = history(ONE)
+    events.requests.append(request(ONE, answer))
+    Refused(events).finished({})
+
+
+def test_refused_catches_more_copies_than_were_sent() -> None:
+    events = history(ONE, ONE)
+    events.requests.append(request(ONE, None))
+    with pytest.raises(Violation, match=r"a\.1\.2\.0 was refused, or never asked for"):
+        Refused(events).finished({})
+
+
+# Equal states
+
+
+def test_equal_states_accepts_what_the_order_comes_to() -> None:
+    checker = EqualStates(history(ONE, KEYED, TWO))
+    checker.started("a", store(ONE), MemoryTree(), 1)
+    checker.finished({"a": store(ONE, KEYED, TWO)})
+
+
+@pytest.mark.parametrize(
+    ("writes", "complaint"),
+    [
+        ((ONE,), "a is at 1, the order at 2"),
+        ((Delete("k"), KEYED), "revision 1, and should be at 2"),
+        ((ONE, OTHER), "a has .* as k"),
+        ((Put("j", b""), OTHER), "a has .* as k"),
+        ((ONE, Write((ONE,))), "a remembers None of i"),
+    ],
+)
+def test_equal_states_catches_a_node_that_differs(writes: Sequence[Put | Delete | Write], complaint: str) -> None:
+    with pytest.raises(Violation, match=complaint):
+        EqualStates(history(ONE, KEYED)).finished({"a": store(*writes)})
+
+
+def test_equal_states_catches_another_outcome() -> None:
+    """The state is the same, but the reason is another."""
+    failing = Write((TWO,), (Exists("k", False),))
+    with pytest.raises(Violation, match="says"):
+        EqualStates(history(ONE, failing)).finished({"a": store(ONE, Delete("j"))})
+
+
+def test_equal_states_catches_a_start_before_where_the_log_is() -> None:
+    with pytest.raises(Violation, match="begins with a state at 1, and its log is at 2"):
+        EqualStates(history(ONE, TWO)).started("a", store(ONE), MemoryTree(), 2)
+
+
+# The tree on disk
+
+
+def tree(*writes: Put | Delete | Write) -> MemoryTree:
+    made = MemoryTree()
+    machine = store(*writes)
+    checkpoint = machine.green.take_checkpoint(len(writes), only_full=False)
+    assert checkpoint is not None
+    made.apply(checkpoint)
+    return made
+
+
+def test_durable_tree_accepts_the_state_at_its_line() -> None:
+    checker = DurableTree(history(ONE, KEYED, TWO))
+    checker.written("a", tree(ONE, KEYED), 2)
+    checker.written("a", tree(ONE, KEYED), 3)
+
+
+def test_durable_tree_catches_one_beyond_the_log() -> None:
+    with pytest.raises(Violation, match="a state at 2, and a green order to 1"):
+        DurableTree(history(ONE, KEYED)).written("a", tree(ONE, KEYED), 1)
+
+
+def test_durable_tree_catches_an_item_that_is_missing() -> None:
+    made = tree(ONE, KEYED)
+    del made.items["k"]
+    with pytest.raises(Violation, match="has None as k"):
+        DurableTree(history(ONE, KEYED)).written("a", made, 2)
+
+
+def test_durable_tree_catches_a_wrong_revision() -> None:
+    made = tree(ONE)
+    made.revision = 2
+    with pytest.raises(Violation, match="revision 2 at 1, not 1"):
+        DurableTree(history(ONE)).written("a", made, 1)
+
+
+def test_durable_tree_catches_a_fate_and_a_memory_that_are_missing() -> None:
+    made = tree(ONE, KEYED)
+    made.memories.clear()
+    with pytest.raises(Violation, match="remembers too much or too little"):
+        DurableTree(history(ONE, KEYED)).written("a", made, 2)
+    made.fates.clear()
+    with pytest.raises(Violation, match="knows what became of 0 messages"):
+        DurableTree(history(ONE, KEYED)).written("a", made, 2)
+
+
+# Linearizability
+
+
+def check(events: StoreHistory) -> None:
+    Linearizable(events, lambda key: key).finished({})
+
+
+def timed(item: Item | None, began_at: float, ended_at: float) -> Read:
+    return Read(Level.LINEARIZABLE, "k", "b", 1, began_at, 0, ended_at, item)
+
+
+DONE_1 = request(ONE, done(1, APPLIED, (ITEM_1,)), (0.0, 1.0))
+DONE_2 = request(TWO, done(2, Outcome(Verdict.APPLIED, 2), (ITEM_2,)), (2.0, 3.0))
+
+
+def test_linearizable_accepts_reads_of_what_is_done() -> None:
+    events = history(ONE, TWO)
+    events.requests += [DONE_1, DONE_2]
+    events.reads += [timed(ITEM_1, 1.5, 2.5), timed(ITEM_2, 3.5, 4.0)]
+    check(events)
+
+
+def test_linearizable_catches_a_stale_read() -> None:
+    events = history(ONE, TWO)
+    events.requests += [DONE_1, DONE_2]
+    events.reads.append(timed(ITEM_1, 3.5, 4.0))
+    with pytest.raises(Violation, match="k is not linearizable"):
+        check(events)
+
+
+def test_linearizable_catches_an_order_against_real_time() -> None:
+    events = history(TWO, ONE)
+    first = Item(b"2", "application/octet-stream", 1, "a.1.1.0")
+    events.requests.append(request(ONE, done(2, Outcome(Verdict.APPLIED, 2), (ITEM_1,)), (0.0, 1.0)))
+    events.requests.append(request(TWO, done(1, APPLIED, (first,)), (2.0, 3.0)))
+    events.reads.append(timed(Item(b"1", "application/octet-stream", 2, "a.1.2.0"), 4.0, 5.0))
+    with pytest.raises(Violation, match="k is not linearizable"):
+        check(events)
+
+
+@pytest.mark.parametrize("answer", [None, Accepted("a.1.2.0", Color.RED)])
+def test_linearizable_lets_what_is_not_known_to_be_green_happen_late(answer: Answer | None) -> None:
+    events = history(ONE, TWO)
+    events.requests += [DONE_1, request(TWO, answer, (2.0, 3.0))]
+    events.reads += [timed(ITEM_1, 10.0, 11.0), timed(ITEM_2, 12.0, 13.0)]
+    check(events)
+
+
+def test_linearizable_catches_two_swaps_of_one_revision() -> None:
+    events = history(ONE, Write((TWO,), (RevisionIs("k", 1),)), Write((ONE,), (RevisionIs("k", 1),)))
+    events.requests.append(DONE_1)
+    for number, put, item in ((2, TWO, ITEM_2), (3, ONE, ITEM_1)):
+        answer = done(number, Outcome(Verdict.APPLIED, number), (item,))
+        events.requests.append(request(Write((put,), (RevisionIs("k", 1),)), answer, (2.0, 9.0)))
+    with pytest.raises(Violation, match="k is not linearizable"):
+        check(events)
+
+
+# Answers in time
+
+
+def test_answered_accepts_answers_in_time_and_after_a_stop() -> None:
+    checker = Answered(history())
+    for deadline in (10.0, 20.0):
+        asked = Asked("a write", "a", 1, deadline)
+        checker.asked(asked)
+        checker.answered_one(asked, 20.0, 20.0)
+    assert checker.waiting == 0
+
+
+def test_answered_catches_a_late_answer() -> None:
+    checker = Answered(history())
+    asked = Asked("a write", "a", 1, 10.0)
+    checker.asked(asked)
+    with pytest.raises(Violation, match=r"a did not answer a write by 10\.000"):
+        checker.answered_one(asked, 20.0, 0.0)
+
+
+def test_answered_catches_one_that_never_comes_unless_the_node_crashed() -> None:
+    checker = Answered(history())
+    for node in "ab":
+        checker.asked(Asked("a write", node, 1, 10.0))
+    checker.crashed("b")
+    with pytest.raises(Violation, match="a did not answer"):
+        checker.check(20.0, {"a": 0.0, "b": 0.0})
+    checker.crashed("a")
+    checker.check(20.0, {"a": 0.0, "b": 0.0})

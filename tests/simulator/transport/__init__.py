@@ -1,0 +1,1 @@
+"""The layer `transport` in the simulated world: plans, processes, runs, and planted bugs."""
