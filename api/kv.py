@@ -121,11 +121,11 @@ class KeyValueApp:
 
     async def _wait_for(self, level: Read, found: Mapping[str, str]) -> None:
         wait_ms = timeout_ms(found)
+        least = number(found, "min_revision", 0, 0, NUMBER_MAX)
         if level is Read.LINEARIZABLE:
             failed = await self._node.until_linearizable(wait_ms)
             if failed is not None:
                 raise trouble(failed)
-        least = number(found, "min_revision", 0, 0, NUMBER_MAX)
         failed = await self._node.until_revision(least, wait_ms) if least else None
         if failed is Trouble.TIMEOUT:
             at = self._node.revision

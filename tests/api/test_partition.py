@@ -127,6 +127,7 @@ def test_three_alone_are_all_red_and_merge(three: Cluster, key: str) -> None:
     assert [node.get_path("/readyz?need=primary").status for node in three] == [503] * 3
     assert [node.get_path("/readyz").status for node in three] == [200] * 3
     assert [node.get(key, "?read=linearizable").error for node in three] == ["no_primary"] * 3
+    assert three["a"].get(key, "?read=linearizable&min_revision=-1").error == "invalid_parameter"
     three.heal()
     for write_id in ids:
         assert fates(three, write_id) == ["applied"] * 3
