@@ -9,9 +9,11 @@ import msgpack
 
 from corel.messages import (
     DIGEST_BYTES,
+    NO_VIEW,
     Attempt,
     Commit,
     Copy,
+    GreenDigests,
     MessageId,
     Payload,
     PrimaryCheck,
@@ -23,7 +25,7 @@ from corel.messages import (
 )
 from transport import NAME_BYTES_MAX, SEQUENCE_MAX, Machine, ViewId
 
-_REGULAR, _STATE, _ATTEMPT, _COMMIT, _PRIORITY, _REDS, _PRIMARY_CHECK = range(7)
+_REGULAR, _STATE, _ATTEMPT, _COMMIT, _PRIORITY, _REDS, _PRIMARY_CHECK, _GREEN_DIGESTS = range(8)
 
 IDS_MAX = 262_144
 """The most ids in a payload. Far fewer are under way in a view; without this bound a few bytes could announce any
@@ -69,6 +71,9 @@ def _to_list(payload: Payload) -> list[object]:
             [part for stream, last in payload.have for part in (*stream, last)],
             payload.is_voter,
             payload.roster,
+            payload.generation,
+            list(payload.attempted_view),
+            payload.disk,
         ]
     if isinstance(payload, Attempt):
         return [_ATTEMPT, payload.number, payload.digest]
@@ -78,6 +83,8 @@ def _to_list(payload: Payload) -> list[object]:
         return [_PRIORITY, payload.position, *_copies_to_lists(payload.copies)]
     if isinstance(payload, PrimaryCheck):
         return [_PRIMARY_CHECK, payload.number]
+    if isinstance(payload, GreenDigests):
+        return [_GREEN_DIGESTS, *payload.digests]
     return [_REDS, payload.is_last, *_copies_to_lists(payload.copies)]
 
 
@@ -87,25 +94,15 @@ def _from_list(fields: list[object]) -> Payload:
         sequence, body = rest
         return Regular(_positive(sequence), _bytes(body))
     if kind == _STATE:
-        committed, attempted, green, green_digest, base, base_digest, tail, have, is_voter, roster = rest
-        return State(
-            _natural(committed),
-            _natural(attempted),
-            _natural(green),
-            _digest(green_digest),
-            _natural(base),
-            _digest(base_digest),
-            unpack_ids(_list(tail)),
-            _vector(_list(have)),
-            _boolean(is_voter),
-            _digest(roster),
-        )
+        return _state(*rest)
     if kind == _ATTEMPT:
         number, digest = rest
         return Attempt(_positive(number), _digest(digest))
     if kind == _COMMIT:
         (number,) = rest
         return Commit(_positive(number))
+    if kind == _GREEN_DIGESTS:
+        return GreenDigests(tuple(map(_digest, rest)))
     if kind == _PRIORITY:
         position, names, copies = rest
         return Priority(_natural(position), _copies(_list(names), _list(copies)))
@@ -116,6 +113,26 @@ def _from_list(fields: list[object]) -> Payload:
         (number,) = rest
         return PrimaryCheck(_natural(number))
     raise PayloadError(f"unknown kind {kind!r}")
+
+
+def _state(*fields: object) -> State:
+    committed, attempted, green, green_digest, base, base_digest, tail, have, is_voter, roster, *identity = fields
+    generation, attempted_view, disk = identity
+    return State(
+        _natural(committed),
+        _natural(attempted),
+        _natural(green),
+        _digest(green_digest),
+        _natural(base),
+        _digest(base_digest),
+        unpack_ids(_list(tail)),
+        _vector(_list(have)),
+        _boolean(is_voter),
+        _digest(roster),
+        _digest(generation),
+        _view_id(_list(attempted_view)),
+        _digest(disk),
+    )
 
 
 # Ids: runs of consecutive sequences of one stream
@@ -182,6 +199,14 @@ def _subject(fields: list[object]) -> Machine | ViewId:
     if len(fields) == 2:
         return _machine(*fields)
     clock, name, incarnation = fields
+    return ViewId(_natural(clock), *_machine(name, incarnation))
+
+
+def _view_id(fields: list[object]) -> ViewId:
+    """Returns a view id, or `NO_VIEW`."""
+    clock, name, incarnation = fields
+    if name == "":
+        return NO_VIEW
     return ViewId(_natural(clock), *_machine(name, incarnation))
 
 

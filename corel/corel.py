@@ -35,7 +35,17 @@ from corel.config import CorelConfig
 from corel.effects import CorelEffect, CorelEvent, Logged, Mark, Multicast, PrimaryConfirmed, Solicit
 from corel.log_state import LogState
 from corel.message_queue import MessageQueue
-from corel.messages import NOT_LOGGED, Entry, MessageId, Payload, PrimaryCheck, Priority, Reds, Regular
+from corel.messages import (
+    NOT_LOGGED,
+    Entry,
+    GreenDigests,
+    MessageId,
+    Payload,
+    PrimaryCheck,
+    Priority,
+    Reds,
+    Regular,
+)
 from corel.outbox import Outbox
 from corel.quorum import Roster
 from corel.stages import Cause, Phase, Stage
@@ -86,6 +96,11 @@ class Corel:
     def attempted(self) -> int:
         """Last_Attempted_Primary."""
         return self._state.attempted
+
+    @property
+    def generation(self) -> bytes:
+        """The generation of the cluster that this node is bound to; empty if it has never committed."""
+        return self._state.generation if self._state.committed else b""
 
     @property
     def is_voter(self) -> bool:
@@ -293,7 +308,7 @@ class Corel:
         key = (message.sender, message.sequence)
         if not isinstance(payload, Regular):
             self._received[key] = payload
-            if message.sender == self.me and isinstance(payload, (Priority, Reds)):
+            if message.sender == self.me and isinstance(payload, (GreenDigests, Priority, Reds)):
                 self._recovery.has_left(message.sequence)
             return
         if message.sender == self.me:

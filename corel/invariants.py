@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from corel.message_queue import MessageQueue, chained
-from corel.messages import MessageId, Stream
+from corel.messages import Entry, Stream
 from transport import BrokenInvariant
 
 
@@ -19,10 +19,10 @@ class Invariants:
     def __init__(self, queue: MessageQueue) -> None:
         self._green = queue.green
         self._digest = queue.green_digest
-        self._turned: list[MessageId] = []
+        self._turned: list[Entry] = []
 
-    def turned_green(self, ids: list[MessageId]) -> None:
-        self._turned += ids
+    def turned_green(self, entries: list[Entry]) -> None:
+        self._turned += entries
 
     def check(self, queue: MessageQueue) -> None:
         """Raises `BrokenInvariant` if the queue breaks an invariant that one node can see."""

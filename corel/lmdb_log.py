@@ -1,8 +1,8 @@
 """The log on disk: one LMDB environment per node, one synced transaction per `LogWrite`.
 
-    messages   arrival of its first message -> a batch of messages, as one write brought them
-    order      position of its first message -> arrivals of green messages, as one write made them green
-    meta       "identity", "lines", "yellow"
+    messages   arrival of its first message -> a batch of messages, as one write brought them order      position
+    of its first message -> digest of the order up to its end, arrivals of green messages, as one write made them
+    green meta       "identity", "lines", "yellow"
 
 Every value begins with a checksum. A damaged one is an error that names the file and says what to do, never a
 wrong answer (trap 11). Values are few and large, because py-lmdb gives up and retakes the interpreter's lock with
@@ -28,11 +28,12 @@ from zlib import crc32
 import lmdb
 import msgpack
 
-from corel.messages import Entry, MessageId
+from corel.message_queue import chained
+from corel.messages import DIGEST_BYTES, EMPTY_DIGEST, Entry, MessageId, digest_of
 from corel.storage import Image, Lines, LogWrite, Record, Yellow, restore
 from transport import Machine, ViewId
 
-FORMAT = 1
+FORMAT = 2
 MAP_BYTES = 64 * 1024**3
 """The reserved address space, and the most that a log can grow to. The file takes only as much as is in it."""
 
@@ -101,7 +102,8 @@ class LmdbLog:
                     self._append(transaction, self._messages, key, pack(_records_to_list(write.records)))
                 if write.greened:
                     key = _key(write.lines.green - len(write.greened))
-                    self._append(transaction, self._order, key, _checked(_arrivals_to_bytes(write.greened)))
+                    value = _checked(write.lines.green_digest + _arrivals_to_bytes(write.greened))
+                    self._append(transaction, self._order, key, value)
                 if write.yellow is not None:
                     arrivals = _arrivals_to_bytes(write.yellow.arrivals)
                     transaction.put(b"yellow", pack([write.yellow.position, arrivals]), db=self._meta)
@@ -148,7 +150,7 @@ class LmdbLog:
             entry.body = None  # read from disk when it is needed
         if logged and logged[-1].arrival + 1 != lines.next_arrival:
             raise self._damaged(f"messages end at {logged[-1].arrival}, not at {lines.next_arrival - 1}")
-        return restore(lines, yellow, logged)
+        return restore(lines, yellow, logged, digest_of(self.uuid.encode()))
 
     def body(self, arrival: int) -> bytes:
         return self._record(arrival).body
@@ -163,10 +165,30 @@ class LmdbLog:
             is_there = _seek(cursor, first)
             while is_there and len(found) < count:
                 start = int.from_bytes(cursor.key(), "big")
-                arrivals = _arrivals(self._verified(cursor.value(), f"order {start}"))
+                arrivals = self._order_at(cursor)[1]
                 found += arrivals[max(0, first - start) :][: count - len(found)]
                 is_there = cursor.next()
         return found
+
+    def green_digest(self, line: int) -> bytes:
+        """Returns the digest of the green order up to this line."""
+        if line == 0:
+            return EMPTY_DIGEST
+        with self._environment.begin(db=self._order) as transaction, transaction.cursor() as cursor:
+            is_there = _seek(cursor, line - 1)
+            start = int.from_bytes(cursor.key(), "big") if is_there else 0
+            digest, arrivals = self._order_at(cursor) if is_there else (EMPTY_DIGEST, [])
+            if line > start + len(arrivals):
+                raise self._damaged(f"the order does not reach {line}")
+            if line == start + len(arrivals):
+                return digest
+            before = self._order_at(cursor)[0] if cursor.prev() else EMPTY_DIGEST
+        return chained(before, [self._record(arrival).entry() for arrival in arrivals[: line - start]])
+
+    def _order_at(self, cursor: Any) -> tuple[bytes, list[int]]:
+        """Returns the digest of the order at the end of this record, and the record's arrivals."""
+        content = self._verified(cursor.value(), f"order {int.from_bytes(cursor.key(), 'big')}")
+        return content[:DIGEST_BYTES], _arrivals(content[DIGEST_BYTES:])
 
     def _record(self, arrival: int) -> Record:
         for start, batch in reversed(self._cache.items()):
@@ -208,7 +230,8 @@ class LmdbLog:
         if form != FORMAT:
             raise DiskError(
                 f"{self.directory} was written in format {form}; this version of corelkv reads {FORMAT}. "
-                "Use the version that wrote it, or another --data directory."
+                "Use the version that wrote it, or another --data directory; a node that starts with an empty "
+                "one takes the log over from nodes that have it."
             )
         if (its_cluster, its_node) != (cluster, node):
             raise DiskError(
@@ -366,6 +389,8 @@ def _lines_to_list(lines: Lines) -> list[object]:
         lines.open_from,
         lines.tail_from,
         lines.clock,
+        list(lines.attempted_view),
+        lines.generation,
     ]
 
 
@@ -373,4 +398,5 @@ def _lines(item: Any) -> Lines:
     flat = item[7]
     streams = tuple((Machine(name, number), last) for name, number, last in zip(*[iter(flat)] * 3, strict=True))
     folded = tuple(zip(item[8][::2], item[8][1::2], strict=True))
-    return Lines(*[*item[:7], streams, folded, *item[9:]])
+    *numbers, attempted_view, generation = item[9:]
+    return Lines(*[*item[:7], streams, folded, *numbers, ViewId(*attempted_view), generation])

@@ -11,7 +11,7 @@ from corel.config import CorelConfig
 from corel.effects import CorelEffect, Greened
 from corel.invariants import Invariants
 from corel.log_writer import LogWriter
-from corel.storage import Image
+from corel.storage import Image, Primaries
 
 
 class LogState:
@@ -23,6 +23,12 @@ class LogState:
         """Last_Committed_Primary."""
         self.attempted = image.lines.attempted
         """Last_Attempted_Primary."""
+        self.attempted_view = image.lines.attempted_view
+        """The view in which that was attempted."""
+        self.generation = image.lines.generation
+        """The generation of the cluster with which it was attempted; final once something was committed."""
+        self.disk = image.disk
+        """Which disk this is."""
         self.is_voter = image.lines.is_voter
         self.writer = LogWriter(self.queue, image.lines, config)
         self.counters: Counter[str] = Counter()
@@ -38,7 +44,7 @@ class LogState:
         position = self.queue.green
         turned = self.queue.turn_green(count)
         if self._invariants is not None:
-            self._invariants.turned_green([entry.id for entry in turned])
+            self._invariants.turned_green(turned)
         self.writer.turned_green(turned)
         effects.append(Greened(position, tuple(turned)))
 
@@ -47,6 +53,9 @@ class LogState:
         it may still wait for more messages."""
         if self._invariants is not None:
             self._invariants.check(self.queue)
-        persist = self.writer.next_write(self.committed, self.attempted, self.is_voter, may_wait)
+        persist = self.writer.next_write(self._primaries(), may_wait)
         if persist is not None:
             effects.append(persist)
+
+    def _primaries(self) -> Primaries:
+        return Primaries(self.committed, self.attempted, self.attempted_view, self.generation, self.is_voter)

@@ -13,7 +13,7 @@ from corel.config import CorelConfig
 from corel.effects import CorelEffect, Persist
 from corel.message_queue import MessageQueue
 from corel.messages import Entry
-from corel.storage import Lines, LogWrite, Record, Yellow
+from corel.storage import Lines, LogWrite, Primaries, Record, Yellow
 from corel.write_gathering import WriteGathering
 from transport import AT_ONCE, BrokenInvariant, Machine, Milliseconds
 
@@ -159,7 +159,7 @@ class LogWriter:
 
     # Writing
 
-    def next_write(self, committed: int, attempted: int, is_voter: bool, may_wait: bool) -> Persist | None:
+    def next_write(self, primaries: Primaries, may_wait: bool) -> Persist | None:
         """Returns the next write. Returns None if there is nothing to write, if a write is under way, or if it
         `may_wait` for more messages and does."""
         if not self._is_dirty or self._under_way is not None:
@@ -172,7 +172,7 @@ class LogWriter:
         if self._is_yellow_decided:
             yellow = Yellow(self._queue.green, tuple([entry.arrival for entry in self._queue.yellow]))
         greened = tuple([entry.arrival for entry in self._to_green])
-        lines = self._lines_now(committed, attempted, is_voter)
+        lines = self._lines_now(primaries)
         write = LogWrite(tuple(map(Record.of, self._to_log)), greened, yellow, lines)
         self._token += 1
         self._under_way = write
@@ -198,14 +198,14 @@ class LogWriter:
         self._points_under_way, self._then_under_way = {}, []
         return completed
 
-    def _lines_now(self, committed: int, attempted: int, is_voter: bool) -> Lines:
+    def _lines_now(self, primaries: Primaries) -> Lines:
         queue = self._queue
         if len(queue) - queue.green <= self._config.open_scan_max:
             self._open_from = min([entry.arrival for entry in queue], default=self._next_arrival)
         return Lines(
-            committed=committed,
-            attempted=attempted,
-            is_voter=is_voter,
+            committed=primaries.committed,
+            attempted=primaries.attempted,
+            is_voter=primaries.is_voter,
             green=queue.green,
             green_digest=queue.green_digest,
             base=queue.base,
@@ -216,6 +216,8 @@ class LogWriter:
             open_from=self._open_from,
             tail_from=self._tail_from,
             clock=self._clock,
+            attempted_view=primaries.attempted_view,
+            generation=primaries.generation,
         )
 
     def _evict(self, entries: Iterable[Entry]) -> None:

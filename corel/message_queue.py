@@ -21,10 +21,12 @@ from transport import SEQUENCE_MAX, BrokenInvariant
 _timestamp_of = attrgetter("timestamp")
 
 
-def chained(digest: bytes, ids: Iterable[MessageId]) -> bytes:
-    """Returns the digest of the order that continues the order of `digest` with these ids."""
-    for (name, incarnation), sequence in ids:
-        link = f"{name}.{incarnation}.{sequence}".encode()
+def chained(digest: bytes, entries: Iterable[Entry]) -> bytes:
+    """Returns the digest of the order that continues the order of `digest` with these messages, bodies
+    included."""
+    for entry in entries:
+        (name, incarnation), sequence = entry.id
+        link = f"{name}.{incarnation}.{sequence}".encode() + entry.body_digest
         digest = hashlib.blake2b(link, digest_size=DIGEST_BYTES, key=digest).digest()
     return digest
 
@@ -112,7 +114,7 @@ class MessageQueue:
 
     def digest(self) -> bytes:
         """Returns the digest of the order of the whole queue."""
-        return chained(self.green_digest, [entry.id for entry in self])
+        return chained(self.green_digest, self)
 
     # New messages
 
@@ -147,7 +149,7 @@ class MessageQueue:
         if from_red > 0:
             turned += self.red[:from_red]
             del self.red[:from_red]
-        self.green_digest = chained(self.green_digest, [entry.id for entry in turned])
+        self.green_digest = chained(self.green_digest, turned)
         self.green += len(turned)
         for entry in turned:
             stream, sequence = entry.id

@@ -8,6 +8,7 @@ it and came back goes on in another stream, so that no node can have a message o
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
@@ -25,6 +26,13 @@ NOT_LOGGED = -1
 
 DIGEST_BYTES = 16
 EMPTY_DIGEST = bytes(DIGEST_BYTES)
+
+NO_VIEW = ViewId(0, "", 0)
+"""The view of an attempt that was never made."""
+
+
+def digest_of(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
 
 
 class Color(StrEnum):
@@ -49,7 +57,7 @@ class Entry:
     """A message in the queue: its id, its timestamp, where it is on disk, and, as long as memory allows, its
     body."""
 
-    __slots__ = ("id", "timestamp", "view", "size", "body", "arrival", "primary", "carrier")
+    __slots__ = ("id", "timestamp", "view", "size", "body", "body_digest", "arrival", "primary", "carrier")
 
     def __init__(
         self, message_id: MessageId, clock: int, view: ViewId, body: bytes | None, size: int = -1
@@ -60,6 +68,8 @@ class Entry:
         self.view = view
         """The view in which it was first sent."""
         self.body = body
+        self.body_digest = EMPTY_DIGEST if body is None else digest_of(body)
+        """What the digests of the order say of the body, also when it is no longer in memory."""
         self.size = size if body is None else len(body)
         self.arrival = NOT_LOGGED
         """Its number in the log of this node, which counts in the order of writing."""
@@ -109,6 +119,13 @@ class State:
     is_voter: bool
     roster: bytes
     """A digest of the roster: nodes that are configured with different rosters must not agree on anything."""
+    generation: bytes
+    """The generation of the cluster with which `attempted` was attempted; final once `committed` is not 0
+    (decision 20)."""
+    attempted_view: ViewId
+    """The view in which `attempted` was attempted."""
+    disk: bytes
+    """Which disk this is: the generation of a new cluster is drawn from the disks of its first attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +154,15 @@ class Copy(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class GreenDigests:
+    """Step 5, before all priority messages: the digest of the representative's order at the green line of each
+    member, in the members' order. Green prefixes are compared by it, bodies included, before anything is taken
+    from them."""
+
+    digests: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Priority:
     """Step 5: a batch of the representative's green and yellow messages, in its order, from this position on."""
 
@@ -160,4 +186,4 @@ class PrimaryCheck:
     number: int
 
 
-Payload: TypeAlias = Regular | State | Attempt | Commit | Priority | Reds | PrimaryCheck
+Payload: TypeAlias = Regular | State | Attempt | Commit | GreenDigests | Priority | Reds | PrimaryCheck

@@ -15,12 +15,12 @@ Where this differs from the paper, and why:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 from zlib import crc32
 
-from corel.messages import MessageId, State, Stream
+from corel.messages import MessageId, State, Stream, digest_of
 from corel.quorum import Roster
 from transport import BrokenInvariant, Machine
 
@@ -70,12 +70,19 @@ class Plan:
     """The members that count towards a majority once all have recovered."""
     restored: tuple[Machine, ...]
     """The members whose disks had lost their data, and which count from now on (trap 7)."""
+    generation: bytes
+    """The generation of the cluster: what any member is bound to, or what the next attempt is made with."""
 
 
 def make_plan(states: Mapping[Machine, State], roster: Roster) -> Plan:
     """Returns the plan for these states (steps 3 and 4), or raises `Contradiction`."""
     members = sorted(states)
     _check_equal("members were told of different rosters", members, lambda member: states[member].roster)
+    _check_equal(
+        "members belong to different generations of the cluster",
+        [member for member in members if states[member].committed],
+        lambda member: states[member].generation,
+    )
     committed = max(state.committed for state in states.values())
     representatives = [member for member in members if states[member].committed == committed]
     green = max(state.green for state in states.values())
@@ -113,7 +120,22 @@ def make_plan(states: Mapping[Machine, State], roster: Roster) -> Plan:
         priority_from=min(others) if others else None,
         voters=tuple(member.name for member in sorted((*voters, *restored))),
         restored=tuple(restored),
+        generation=_generation(states.values()),
     )
+
+
+def _generation(states: Collection[State]) -> bytes:
+    """Returns the generation of the cluster that these states belong to; a new one, drawn from the members' disks,
+    if nobody has attempted a primary component yet.
+
+    Members that have committed decide. Otherwise the last attempt does, by its number and its view: if somebody
+    who is not here has committed to it, everybody of its view attempted it, so a majority knows of it, and no
+    attempt of the same number was made in a later view. So all primary components of a cluster have the generation
+    of the first one that anybody committed to (decision 20)."""
+    last = max(states, key=lambda state: (state.committed > 0, state.attempted, state.attempted_view))
+    if last.attempted or last.committed:
+        return last.generation
+    return digest_of(b"".join(sorted(state.disk for state in states)))
 
 
 def _check_equal(what: str, members: Iterable[Machine], told: Callable[[Machine], object]) -> None:

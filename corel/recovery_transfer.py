@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import TypeAlias
 
 from corel.config import CorelConfig
 from corel.log_writer import LogWriter
-from corel.message_queue import MessageQueue
-from corel.messages import Copy, Entry, MessageId, Payload, Priority, Reds, State, Stream
-from corel.recovery_plan import Plan, red_shares
+from corel.message_queue import MessageQueue, chained
+from corel.messages import Copy, Entry, GreenDigests, MessageId, Payload, Priority, Reds, State, Stream
+from corel.recovery_plan import Contradiction, Plan, red_shares
 from corel.retransmission import Merge, batches
 from corel.storage import LogReader
 from transport import SEQUENCE_MAX, BrokenInvariant, Machine, Message
@@ -48,6 +49,7 @@ class RecoveryTransfer:
         self._config = config
         self._counters = counters
         self._priority_next = plan.yellow if plan.priority_from is None else plan.priority_from
+        self._are_prefixes_checked = plan.priority_from is None
         self._order: list[MessageId] = []
         self._merge: Merge | None = None
         self._outgoing: Iterator[Payload] = iter(())
@@ -87,7 +89,7 @@ class RecoveryTransfer:
 
     @property
     def is_priority_done(self) -> bool:
-        return self._priority_next == self._plan.yellow
+        return self._are_prefixes_checked and self._priority_next == self._plan.yellow
 
     @property
     def order(self) -> list[MessageId]:
@@ -96,7 +98,40 @@ class RecoveryTransfer:
 
     def begin_priority(self) -> None:
         if self._plan.representative == self._me and self._plan.priority_from is not None:
-            self._outgoing = self._priority_batches(self._plan.priority_from, self._plan.yellow)
+            priority = self._priority_batches(self._plan.priority_from, self._plan.yellow)
+            self._outgoing = chain([self._green_digests()], priority)
+
+    def _green_digests(self) -> GreenDigests:
+        """Returns the digests of our order at the green lines of all members."""
+        queue = self._queue
+        lines = [self._states[member].green for member in sorted(self._states)]
+        return GreenDigests(
+            tuple(
+                self._reader.green_digest(line)
+                if line <= queue.green
+                else chained(queue.green_digest, queue.yellow[: line - queue.green])
+                for line in lines
+            )
+        )
+
+    def on_green_digests(self, message: Message, green_digests: GreenDigests, refuse: Refuse) -> None:
+        """Compares the members' green prefixes with the representative's; raises `Contradiction` if they
+        differ."""
+        digests = green_digests.digests
+        is_first = not self._are_prefixes_checked and message.sender == self._plan.representative
+        if not is_first or len(digests) != len(self._states):
+            refuse("digests of green prefixes that nobody asked for")
+            return
+        self._are_prefixes_checked = True
+        self._writer.reach(message.sender, message.sequence)
+        members = sorted(self._states)
+        pairs = zip(members, digests, strict=True)
+        differing = [member for member, digest in pairs if self._states[member].green_digest != digest]
+        if differing:
+            agreeing = [member for member in members if member not in differing]
+            raise Contradiction(
+                "green prefixes differ from the representative's (Agreed Green)", (differing, agreeing)
+            )
 
     def _priority_batches(self, first: int, last: int) -> Iterator[Payload]:
         """Yields our messages between these positions, with bodies where a member may lack them."""

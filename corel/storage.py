@@ -15,8 +15,18 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from corel.message_queue import MessageQueue
-from corel.messages import EMPTY_DIGEST, Entry, MessageId, Vector
+from corel.messages import EMPTY_DIGEST, NO_VIEW, Entry, MessageId, Vector
 from transport import BrokenInvariant, ViewId
+
+
+class Primaries(NamedTuple):
+    """What `Lines` say of primary components, and of the node's vote."""
+
+    committed: int
+    attempted: int
+    attempted_view: ViewId
+    generation: bytes
+    is_voter: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +51,10 @@ class Lines:
     """Messages of the last committed primary with this arrival or a higher one are yellow, after `Yellow`."""
     clock: int = 0
     """No message in the log has a higher clock."""
+    attempted_view: ViewId = NO_VIEW
+    """The view in which `attempted` was attempted."""
+    generation: bytes = EMPTY_DIGEST
+    """The generation of the cluster with which it was attempted; final once something was committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +104,11 @@ class LogWrite:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What a node starts with: the metadata on its disk, and its queue."""
+    """What a node starts with: the metadata on its disk, its queue, and which disk it is."""
 
     lines: Lines
     queue: MessageQueue
+    disk: bytes
 
 
 class LogReader(Protocol):
@@ -105,8 +120,11 @@ class LogReader(Protocol):
     def green(self, first: int, count: int) -> Sequence[Entry]:
         """Returns green messages by position, with bodies."""
 
+    def green_digest(self, line: int) -> bytes:
+        """Returns the digest of the green order up to this line, which is not beyond the green line on disk."""
 
-def restore(lines: Lines, yellow: Yellow, logged: Iterable[Entry]) -> Image:
+
+def restore(lines: Lines, yellow: Yellow, logged: Iterable[Entry], disk: bytes = EMPTY_DIGEST) -> Image:
     """Returns what a node starts with. `logged` is everything from `lines.open_from` on, in the order of
     arrival."""
     queue = MessageQueue()
@@ -124,4 +142,4 @@ def restore(lines: Lines, yellow: Yellow, logged: Iterable[Entry]) -> Image:
         is_yellow = entry.primary == lines.committed > 0 and entry.arrival >= lines.tail_from
         (tail if is_yellow else red).append(entry)
     queue.restore(zone + tail, red)
-    return Image(lines, queue)
+    return Image(lines, queue, disk)

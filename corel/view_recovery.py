@@ -14,7 +14,7 @@ from corel import codec
 from corel.config import CorelConfig
 from corel.effects import CorelEffect, CorelEvent, Multicast, Reordered, StageChanged
 from corel.log_state import LogState
-from corel.messages import Attempt, Commit, Payload, Priority, Reds, State
+from corel.messages import Attempt, Commit, GreenDigests, Payload, Priority, Reds, State
 from corel.quorum import Roster
 from corel.recovery_plan import Contradiction, Plan, make_plan
 from corel.recovery_transfer import RecoveryTransfer
@@ -71,8 +71,12 @@ class ViewRecovery:
     def on_payload(self, message: Message, payload: Payload, effects: list[CorelEffect]) -> None:
         """Takes in a member's next payload of the recovery, in the order of the view."""
         sender = message.sender
+        if self.phase is Phase.CONTRADICTION:
+            return  # what members send until the contradicting one has left leads nowhere
         if isinstance(payload, State):
             self._on_state(sender, payload, effects)
+        elif isinstance(payload, GreenDigests):
+            self._on_green_digests(message, payload, effects)
         elif isinstance(payload, Priority):
             self._on_priority(message, payload, effects)
         elif isinstance(payload, Reds):
@@ -88,7 +92,7 @@ class ViewRecovery:
 
     def logged_by_all(self, sequence: int, effects: list[CorelEffect]) -> None:
         """Notes that every member has logged what we sent up to this sequence: more may be retransmitted."""
-        if self._transfer is not None:
+        if self._transfer is not None and self.phase is not Phase.CONTRADICTION:
             self._transfer.logged_by_all(sequence)
             self._send_batches(effects)
 
@@ -127,6 +131,9 @@ class ViewRecovery:
             queue.have(),
             self._state.is_voter,
             self._roster.digest(),
+            self._state.generation,
+            self._state.attempted_view,
+            self._state.disk,
         )
         self._multicast(state, effects)
 
@@ -183,6 +190,20 @@ class ViewRecovery:
         for payload in self._the_transfer().next_payloads():
             self._multicast(payload, effects)
 
+    def _on_green_digests(self, message: Message, digests: GreenDigests, effects: list[CorelEffect]) -> None:
+        """Step 5, before anything is taken from the representative, or from those it would lead."""
+        transfer = self._transfer
+        if transfer is None:
+            self._refuse(message, effects)
+            return
+        try:
+            transfer.on_green_digests(message, digests, self._refusal(message, effects))
+        except Contradiction as contradiction:
+            self._on_contradiction(contradiction, effects)
+            return
+        if transfer.is_priority_done:
+            self._adopt(effects)
+
     def _on_priority(self, message: Message, priority: Priority, effects: list[CorelEffect]) -> None:
         """Takes in a batch of priority messages (step 5)."""
         transfer = self._transfer
@@ -209,6 +230,7 @@ class ViewRecovery:
             effects.append(Journal(CorelEvent.DEMOTED, str(self._view.id), Cause.STATES, details))
         if is_changed:
             self._state.committed = plan.committed
+            self._state.generation = plan.generation if plan.committed else self._state.generation
             self._writer.decide_yellow()
             effects.append(Reordered())
         self._share_reds(effects)
@@ -253,6 +275,7 @@ class ViewRecovery:
         """Phase one: the attempt is sent once it is on disk."""
         state = self._state
         state.attempted = self._the_plan().attempted + 1
+        state.attempted_view, state.generation = self._view.id, self._the_plan().generation
         self._writer.touch()
         self._enter(Stage.ESTABLISHING, Phase.ATTEMPTS, Cause.MAJORITY, effects)
         attempt = Attempt(state.attempted, self._queue.digest())

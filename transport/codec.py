@@ -4,6 +4,9 @@
     flags    1 byte    0; reserved to say that an authentication tag follows the cluster id
     cluster  4 bytes   digest of the cluster's name: two clusters on one LAN ignore each other
     roster   4 bytes   digest of the roster: nodes with different rosters must not agree on anything
+    origin   4 bytes   digest of the generation of the cluster that the sender is bound to, or 0: nodes bound to
+                       different generations ignore each other, because one of them was left over when the cluster
+                       was bootstrapped anew (decision 20)
     body     msgpack   [sender name, sender incarnation, frame, frame, ...]
 
 A frame is an array that begins with its kind. Whatever arrives, decoding either returns a datagram whose every
@@ -39,8 +42,8 @@ from transport.messages import (
     ViewId,
 )
 
-VERSION = 4
-HEADER_BYTES = 10
+VERSION = 5
+HEADER_BYTES = 14
 DATAGRAM_BYTES_MAX = 65_507
 """The largest UDP payload: nothing larger can arrive."""
 
@@ -54,6 +57,7 @@ DECODE_BYTES_MAX = 2 * DECODE_ARRAY_MAX * 8 * 1_024
 _PACKET, _STATUS, _NACK, _RETRANSMISSION, _ENVELOPE = 0, 1, 2, 3, 4
 _SERVICES = tuple(Service)
 _SHORT_DIGEST_BYTES = 4
+_UNBOUND = bytes(_SHORT_DIGEST_BYTES)
 _INTEGER_BYTES = 9
 _BINARY_HEADER_BYTES = 5
 _ARRAY_HEADER_BYTES = 3
@@ -76,7 +80,12 @@ class Codec:
 
     def __init__(self, cluster: str, roster: bytes = b"") -> None:
         self._cluster_header = bytes((VERSION, 0)) + short_digest(cluster.encode())
-        self._header = self._cluster_header + short_digest(roster)
+        self._roster_header = self._cluster_header + short_digest(roster)
+        self._header = self._roster_header + _UNBOUND
+
+    def bind(self, generation: bytes) -> None:
+        """From now on this node belongs to this generation of the cluster; to none if it is empty."""
+        self._header = self._roster_header + (short_digest(generation) if generation else _UNBOUND)
 
     def encode(self, datagram: Datagram) -> bytes:
         body = [*datagram.sender, *map(_frame_to_list, datagram.frames)]
@@ -101,7 +110,7 @@ class Codec:
 
     def _unpack(self, data: bytes) -> list[object]:
         if not data.startswith(self._header):
-            self._refuse_header(data)
+            self._check_header(data)
         if len(data) > DATAGRAM_BYTES_MAX:
             raise DecodeError(f"{len(data)} bytes do not fit a datagram", Reason.OVERSIZED)
         try:
@@ -118,8 +127,8 @@ class Codec:
             raise DecodeError("the body is not an array of a sender and frames")
         return body
 
-    def _refuse_header(self, data: bytes) -> None:
-        """Raises `DecodeError` with the reason why this is not our header."""
+    def _check_header(self, data: bytes) -> None:
+        """Raises `DecodeError` if this is not a header for us, with the reason."""
         if len(data) < HEADER_BYTES:
             raise DecodeError(f"{len(data)} bytes are too few for a header")
         if data[0] != VERSION:
@@ -128,10 +137,18 @@ class Codec:
             raise DecodeError(f"unknown flags {data[1]:#04x}")
         if not data.startswith(self._cluster_header):
             raise DecodeError("another cluster's datagram", Reason.FOREIGN_CLUSTER)
-        raise DecodeError(
-            "the sender was told of another roster than we were; give all nodes of the cluster the same roster",
-            Reason.OTHER_ROSTER,
-        )
+        if not data.startswith(self._roster_header):
+            raise DecodeError(
+                "the sender has another roster than we have; give all nodes of the cluster the same roster",
+                Reason.OTHER_ROSTER,
+            )
+        ours, theirs = self._header[-_SHORT_DIGEST_BYTES:], data[HEADER_BYTES - _SHORT_DIGEST_BYTES : HEADER_BYTES]
+        if _UNBOUND not in (ours, theirs):
+            raise DecodeError(
+                "the sender belongs to another cluster of this name, from before or after a bootstrap; stop the "
+                "node that was left over, move its data directory away, and start it again without --bootstrap",
+                Reason.OTHER_CLUSTER,
+            )
 
 
 # Sizes. Packing must know what fits before anything is encoded; these are upper bounds, not estimates.

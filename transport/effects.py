@@ -37,6 +37,7 @@ class Reason(StrEnum):
     UNDECODABLE = "undecodable"
     FOREIGN_CLUSTER = "foreign_cluster"
     OTHER_ROSTER = "other_roster"
+    OTHER_CLUSTER = "other_cluster"
     NOT_A_MEMBER = "not_a_member"
     OTHER_VIEW = "other_view"
     MY_OWN_NAME = "my_own_name"

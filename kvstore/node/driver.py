@@ -421,6 +421,7 @@ class Driver:
             logger.info("view %s: %s", effect.view.id, ", ".join(map(str, effect.view.members)))
         elif isinstance(effect, StageChanged):
             self._write_journal(effect.journal())
+            self._codec.bind(self.replica.log.generation)
             if effect.stage in (Stage.PRIMARY, Stage.NON_PRIMARY):
                 members = ", ".join(member.name for member in self.replica.log.view.members)
                 logger.info("%s component with %s", effect.stage.replace("_", " "), members)

@@ -109,6 +109,7 @@ class RestartingDriver:
             if journal is not None:
                 journal.close()
             raise
+        self._codec.bind(stack.log.generation)
         disk = Disk(self.log, self._tree, config.log.sync_stall_ms)
         driver = Driver(stack, channel, self._codec, self._on_stopped, clock_floor, journal, disk)
         try:

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from corel.messages import (
     DIGEST_BYTES,
     EMPTY_DIGEST,
+    NO_VIEW,
     Attempt,
     Commit,
     Copy,
     Entry,
+    GreenDigests,
     MessageId,
     Payload,
     PrimaryCheck,
@@ -71,6 +73,9 @@ def state(
     is_voter: bool = True,
     roster: Roster = ROSTER,
     base_digest: bytes = EMPTY_DIGEST,
+    generation: bytes = EMPTY_DIGEST,
+    attempted_view: ViewId = VIEW,
+    disk: bytes = EMPTY_DIGEST,
 ) -> State:
     """Returns a state in which the digest of the green order says how long that is."""
     green_digest = green.to_bytes(DIGEST_BYTES, "big")
@@ -85,6 +90,9 @@ def state(
         have,
         is_voter,
         roster.digest(),
+        generation,
+        attempted_view,
+        disk,
     )
 
 
@@ -115,12 +123,16 @@ states = st.builds(
     vectors,
     st.booleans(),
     digests,
+    digests,
+    view_ids | st.just(NO_VIEW),
+    digests,
 )
 payloads: st.SearchStrategy[Payload] = (
     st.builds(Regular, positives, bodies)
     | states
     | st.builds(Attempt, positives, digests)
     | st.builds(Commit, positives)
+    | st.builds(GreenDigests, st.lists(digests, max_size=5).map(tuple))
     | st.builds(PrimaryCheck, st.integers(0, 2**40))
     | st.builds(Priority, naturals, some_copies)
     | st.builds(Reds, some_copies, st.booleans())

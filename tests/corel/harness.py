@@ -111,7 +111,7 @@ class Disk:
     """The disk of one node. A write is under way until `complete`."""
 
     def __init__(self, name: str, cluster: LogCluster, lines: Lines) -> None:
-        self.log = MemoryLog(lines)
+        self.log = MemoryLog(lines, f"{name} at first")
         self.under_way: Persist | None = None
         self._name = name
         self._cluster = cluster
@@ -274,7 +274,7 @@ class LogCluster:
 
     def replace_disk(self, name: str) -> None:
         """Replaces the disk by an empty one. What was nowhere else is lost."""
-        self.disks[name].log = MemoryLog(Lines())
+        self.disks[name].log = MemoryLog(Lines(), f"{name} replaced, {self._incarnations[name]}")
         self.acknowledged.forget_disk(name)
 
     # What happens

@@ -37,7 +37,7 @@ def test_a_queue_that_is_right_passes_step_by_step() -> None:
     made = queue()
     watched = Invariants(made)
     watched.check(made)
-    watched.turned_green([turned.id for turned in made.turn_green(3)])
+    watched.turned_green(made.turn_green(3))
     watched.check(made)
     made.retreat(3)
     watched.check(made)

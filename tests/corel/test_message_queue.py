@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corel.message_queue import MessageQueue, chained
-from corel.messages import DIGEST_BYTES, EMPTY_DIGEST, Entry
-from tests.corel.builders import entry, machine, message_id, message_ids, names, vector
+from corel.messages import DIGEST_BYTES, EMPTY_DIGEST, Entry, MessageId
+from tests.corel.builders import VIEW, entry, machine, message_id, message_ids, names, vector
 from tests.transport.strategies import thorough
 from transport.errors import BrokenInvariant
 
@@ -112,11 +112,20 @@ def test_a_digest_says_which_order_it_is_whatever_the_colours() -> None:
 
 
 def test_a_digest_can_be_continued() -> None:
-    whole = chained(EMPTY_DIGEST, message_ids("a1 b1 c1"))
-    assert whole == chained(chained(EMPTY_DIGEST, message_ids("a1")), message_ids("b1 c1"))
-    assert chained(EMPTY_DIGEST, [message_id("a1")._replace(stream=machine("a", 2))]) != chained(
-        EMPTY_DIGEST, message_ids("a1")
-    )
+    a, b, c = entry("a1", 1), entry("b1", 2), entry("c1", 3)
+    assert chained(EMPTY_DIGEST, [a, b, c]) == chained(chained(EMPTY_DIGEST, [a]), [b, c])
+    again = Entry(MessageId(machine("a", 2), 1), 1, VIEW, b"body")
+    assert chained(EMPTY_DIGEST, [again]) != chained(EMPTY_DIGEST, [a])
+
+
+def test_a_digest_covers_bodies_also_when_they_are_no_longer_in_memory() -> None:
+    new, old = MessageQueue(), MessageQueue()
+    new.add_red(entry("a1", 1, b"new"))
+    old.add_red(entry("a1", 1, b"old"))
+    digest = new.digest()
+    assert digest != old.digest()
+    new.red[0].body = None
+    assert digest == new.digest()
 
 
 # In any order of moves
@@ -151,7 +160,7 @@ def test_whatever_happens_green_only_grows_and_every_zone_keeps_its_order(
             line = queue.green + len(zone)
             queue.adopt(zone, line, min(queue.base, line), EMPTY_DIGEST)
         assert queue.green == len(green)
-        assert queue.green_digest == chained(EMPTY_DIGEST, [item.id for item in green])
+        assert queue.green_digest == chained(EMPTY_DIGEST, green)
         assert [item.timestamp for item in queue.red] == sorted(item.timestamp for item in queue.red)
         assert len(queue) == sum(added.values())
         lasts = {sender: queue.last_of(machine(sender)) for sender in added}

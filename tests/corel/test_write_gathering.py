@@ -6,7 +6,8 @@ from corel.config import CorelConfig
 from corel.effects import Persist
 from corel.log_writer import LogWriter
 from corel.message_queue import MessageQueue
-from corel.storage import Lines
+from corel.messages import EMPTY_DIGEST, NO_VIEW
+from corel.storage import Lines, Primaries
 from corel.write_gathering import WriteGathering
 from transport.messages import Machine
 
@@ -98,7 +99,7 @@ def second_write_of_one() -> LogWriter:
 
 
 def next_write(writer: LogWriter, may_wait: bool = True) -> Persist | None:
-    return writer.next_write(0, 0, True, may_wait)
+    return writer.next_write(Primaries(0, 0, NO_VIEW, EMPTY_DIGEST, True), may_wait)
 
 
 def test_the_log_waits_for_the_others_and_then_writes_all() -> None:

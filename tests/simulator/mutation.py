@@ -80,7 +80,7 @@ def fails_with(mutant: Mutant, test: Callable[[], None]) -> bool:
     try:
         with planted(mutant):
             test()
-    except Exception:
+    except (Exception, pytest.fail.Exception):
         return True
     return False
 

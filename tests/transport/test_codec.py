@@ -42,7 +42,7 @@ from transport.messages import (
 )
 
 OURS = Codec("ours")
-HEADER = bytes((codec.VERSION, 0)) + codec.short_digest(b"ours") + codec.short_digest(b"")
+HEADER = bytes((codec.VERSION, 0)) + codec.short_digest(b"ours") + codec.short_digest(b"") + bytes(4)
 SENDER = Machine("b", 3)
 VIEW = ViewId(7, "a", 2)
 EXAMPLE = Datagram(
@@ -138,7 +138,7 @@ def test_the_bounds_hold_where_everything_is_as_wide_as_it_gets() -> None:
 
 def test_another_version_is_not_understood() -> None:
     data = OURS.encode(EXAMPLE)
-    with pytest.raises(DecodeError, match="version 1, we speak 4") as raised:
+    with pytest.raises(DecodeError, match="version 1, we speak 5") as raised:
         OURS.decode(b"\x01" + data[1:])
     assert raised.value.reason is Reason.UNDECODABLE
 
@@ -166,6 +166,18 @@ def test_nodes_of_one_cluster_with_different_rosters_do_not_hear_each_other() ->
     with pytest.raises(DecodeError, match="give all nodes of the cluster the same roster") as raised:
         Codec("ours", b"a b").decode(data)
     assert raised.value.reason is Reason.OTHER_ROSTER
+
+
+def test_nodes_bound_to_different_generations_of_a_cluster_ignore_each_other() -> None:
+    old, new, fresh = Codec("ours"), Codec("ours"), Codec("ours")
+    old.bind(b"before")
+    new.bind(b"after")
+    with pytest.raises(DecodeError, match="another cluster of this name") as refused:
+        new.decode(old.encode(EXAMPLE))
+    assert refused.value.reason is Reason.OTHER_CLUSTER
+    assert old.decode(fresh.encode(EXAMPLE)) == fresh.decode(old.encode(EXAMPLE)) == EXAMPLE
+    fresh.bind(b"after")
+    assert new.decode(fresh.encode(EXAMPLE)) == EXAMPLE
 
 
 def test_a_datagram_truncated_anywhere_is_refused() -> None:

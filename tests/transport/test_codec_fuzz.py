@@ -40,7 +40,7 @@ MUTATIONS_PER_SEED = 26_000
 SEEDS = (1, 2, 3, 4)
 
 CODEC = Codec(CLUSTER)
-HEADER = bytes((codec.VERSION, 0)) + codec.short_digest(CLUSTER.encode()) + codec.short_digest(b"")
+HEADER = bytes((codec.VERSION, 0)) + codec.short_digest(CLUSTER.encode()) + codec.short_digest(b"") + bytes(4)
 LISTENER = "d"
 """Sends no messages of its own, so that a fresh machine can take its place in the recording."""
 

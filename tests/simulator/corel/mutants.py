@@ -6,7 +6,7 @@ costs only time."""
 
 from __future__ import annotations
 
-from corel import quorum, recovery_plan, recovery_transfer, view_recovery
+from corel import message_queue, quorum, recovery_plan, recovery_transfer, view_recovery
 from corel.acknowledgements import Acknowledgements
 from corel.corel import Corel
 from corel.log_writer import LogWriter
@@ -16,7 +16,7 @@ from corel.recovery_transfer import RecoveryTransfer
 from corel.replica import Replica
 from corel.retransmission import Merge
 from corel.view_recovery import ViewRecovery
-from tests.corel import test_replica, test_traps
+from tests.corel import test_generations, test_message_queue, test_replica, test_traps
 from tests.simulator.corel import memory_log
 from tests.simulator.corel.plan import draw_corel_plan
 from tests.simulator.corel.process import CorelProcess
@@ -86,13 +86,13 @@ MUTANTS = [
     Mutant(
         "the last attempt is forgotten at a restart",
         (),
-        (Edit(LogWriter, "_lines_now", "attempted=attempted", "attempted=committed"),),
+        (Edit(LogWriter, "_lines_now", "attempted=primaries.attempted,", "attempted=primaries.committed,"),),
         test=test_traps.test_1_the_attempt_is_told_when_it_is_on_disk,
     ),
     Mutant(
         "the last commitment is forgotten at a restart",
         (),
-        (Edit(LogWriter, "_lines_now", "committed=committed", "committed=0"),),
+        (Edit(LogWriter, "_lines_now", "committed=primaries.committed,", "committed=0,"),),
     ),
     Mutant(
         "the adopted order is not on disk with the number (step 6)",
@@ -302,6 +302,37 @@ MUTANTS = [
         "retransmissions are not merged",
         (),
         (Edit(Merge, "add", "while all(self._waiting[sender] for sender in self._unfinished):", "while True:"),),
+    ),
+    # Generations
+    Mutant(
+        "members of different generations agree",
+        (),
+        (Edit(view_recovery, "make_plan", "[member for member in members if states[member].committed],", "[],"),),
+        test=test_generations.test_a_node_of_an_older_generation_stops_and_changes_nothing,
+    ),
+    Mutant(
+        "a generation is drawn anew with every attempt",
+        (),
+        (Edit(recovery_plan, "_generation", "if last.attempted or last.committed:", "if last.committed:"),),
+        test=test_generations.test_without_a_commitment_the_last_attempt_decides_by_its_number_then_by_its_view,
+    ),
+    Mutant(
+        "the generation is not on disk with the attempt",
+        (),
+        (Edit(LogWriter, "_lines_now", "generation=primaries.generation", "generation=bytes(16)"),),
+        test=test_generations.test_generations_are_bound_by_the_first_commitment_and_kept,
+    ),
+    Mutant(
+        "digests cover ids, not bodies",
+        (),
+        (Edit(message_queue, "chained", " + entry.body_digest", ""),),
+        test=test_message_queue.test_a_digest_covers_bodies_also_when_they_are_no_longer_in_memory,
+    ),
+    Mutant(
+        "green prefixes are not compared at every member's line",
+        (),
+        (Edit(RecoveryTransfer, "on_green_digests", "if differing:", "if False:"),),
+        test=test_generations.test_a_shorter_green_prefix_with_another_body_is_noticed_before_anything_is_taken,
     ),
     # Identity
     Mutant(

@@ -27,7 +27,9 @@ class CorelProcess(GroupProcess):
 
     def __init__(self, name: str, environment: Environment, plan: CorelPlan) -> None:
         super().__init__(name, environment, plan.below.membership, plan.below.config)
-        self.log = MemoryLog(Lines(is_voter=True))
+        self.log = MemoryLog(Lines(is_voter=True), f"{name} 0")
+        self.disks = 1
+        """How many disks the node has had."""
         self.replica: Replica | None = None
         self.roster = plan.roster
         self.corel = plan.config
@@ -83,7 +85,8 @@ class CorelProcess(GroupProcess):
 
     def wipe(self) -> None:
         """Replaces the disk by an empty one."""
-        self.log = MemoryLog(Lines())
+        self.log = MemoryLog(Lines(), f"{self.name} {self.disks}")
+        self.disks += 1
 
     def submit(self, body: bytes) -> MessageId:
         assert self.replica is not None
