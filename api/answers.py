@@ -96,7 +96,7 @@ def _done(answer: Done, txn: Write | None) -> Response:
             headers["ETag"] = f'"{outcome.revision}"'
     status = status_of(outcome)
     if status != 200:
-        content = {"error": str(outcome.why or Why.CONDITION_FAILED), "message": _why(outcome), **content}
+        content = {"error": _error_of(outcome), "message": _why(outcome), **content}
     elif txn is not None:
         content["succeeded"] = outcome.branch
         if outcome.verdict is Verdict.DUPLICATE:
@@ -113,6 +113,8 @@ def status_of(outcome: Outcome) -> int:
     verdict = outcome.first_verdict if outcome.verdict is Verdict.DUPLICATE else outcome.verdict
     if verdict is Verdict.APPLIED:
         return 200
+    if verdict is Verdict.EXPIRED:
+        return 409
     return _STATUSES.get(outcome.why, 412)
 
 
@@ -122,6 +124,12 @@ _STATUSES = {
     Why.VALUE_TOO_LARGE: 409,
     Why.IDEMPOTENCY_KEY_REUSED: 422,
 }
+
+
+def _error_of(outcome: Outcome) -> str:
+    if outcome.verdict is Verdict.EXPIRED:
+        return str(outcome.verdict)
+    return str(outcome.why or Why.CONDITION_FAILED)
 
 
 def outcome_json(color: Color, outcome: Outcome | None) -> dict[str, object]:
@@ -148,6 +156,12 @@ def _why(outcome: Outcome) -> str:
     key, revision = outcome.key, outcome.revision
     if outcome.verdict is Verdict.DUPLICATE:
         return f"This repeats write {outcome.first_id}, which was rejected."
+    if outcome.verdict is Verdict.EXPIRED:
+        return (
+            "This copy of the write got its final place too late: whether its Idempotency-Key was used before is "
+            "forgotten. It changed nothing, but an earlier copy may have. Read the key; if the write is still "
+            "needed, send it with a new Idempotency-Key."
+        )
     if outcome.why is Why.CONDITION_FAILED:
         now = f"it is at revision {revision}" if revision else "it does not exist"
         return (

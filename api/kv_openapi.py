@@ -21,9 +21,10 @@ IfMatch = Annotated[
 IfNoneMatch = Annotated[
     str | None, Header(alias="If-None-Match", pattern=r"^\*$", description="`*`: only if the key does not exist")
 ]
+_ONCE = "A retry with it applies once. A copy that gets its final place too late to know that has `expired`"
 IdempotencyKey = Annotated[
     str | None,
-    Header(alias="Idempotency-Key", min_length=1, max_length=255, description="A retry with it applies once"),
+    Header(alias="Idempotency-Key", min_length=1, max_length=255, description=_ONCE),
 ]
 Key = Annotated[str, Path(description="Up to 480 bytes of UTF-8, percent-encoded; may contain `/`", min_length=1)]
 

@@ -37,7 +37,7 @@ class Error(BaseModel):
 class WriteAnswer(BaseModel):
     id: str
     color: str
-    outcome: str
+    outcome: Annotated[str, Field(description="pending, applied, rejected, duplicate or expired")]
     revision: int | None = None
 
 
@@ -268,7 +268,7 @@ _ERRORS = {
     404: "Not there",
     405: "No such method here",
     408: "The body came too slowly",
-    409: "The operation is impossible on the value that is there",
+    409: "Impossible on the value that is there, or `expired`: too late to know whether its key was used before",
     412: "The condition does not hold; nothing was changed",
     413: "Too large",
     422: "The Idempotency-Key was used for another write",

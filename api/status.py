@@ -91,7 +91,7 @@ def _entry_json(entry: LogEntry) -> dict[str, object]:
 def _operations_json(entry: LogEntry) -> list[dict[str, object]]:
     """Returns the operations of a message of the log, without the values."""
     try:
-        writes = [decode_write(data) for data in decode_batch(entry.body)]
+        writes = [decode_write(data) for data in decode_batch(entry.body).writes]
     except WriteError as error:
         return [{"undecodable": str(error)}]
     return [

@@ -150,7 +150,14 @@ def write(options: argparse.Namespace) -> int:
     if status is not Exit.OK:
         return status
     outcome = reply.json().get("outcome")
-    return {"pending": Exit.NOT_FINAL, "rejected": Exit.CONDITION_FAILED}.get(outcome, Exit.OK)
+    return _EXITS_OF_OUTCOMES.get(outcome, Exit.OK)
+
+
+_EXITS_OF_OUTCOMES = {
+    "pending": Exit.NOT_FINAL,
+    "rejected": Exit.CONDITION_FAILED,
+    "expired": Exit.FAILED,
+}
 
 
 def _fate(content: Mapping[str, Any]) -> str:
@@ -160,6 +167,8 @@ def _fate(content: Mapping[str, Any]) -> str:
         return f"{color}, accepted (write {write_id}); to wait until it is final: corelkv write --wait {write_id}"
     if outcome == "rejected":
         return f"{color}, rejected: {content.get('reason')} (write {write_id})"
+    if outcome == "expired":
+        return f"{color}, expired: read the key before writing again with a new idempotency key (write {write_id})"
     what = f"duplicate of {content.get('duplicate_of')}" if outcome == "duplicate" else str(outcome)
     where = f" at revision {content['revision']}" if content.get("revision") else ""
     return f"{color}, {what}{where} (write {write_id})"

@@ -6,8 +6,9 @@
     ages       position, idempotency key -> nothing: the memories in the order of their age
     state      "line": [line, revision]
 
-Memories that have expired are deleted a few at a time, with every checkpoint. Whether one has expired is decided
-by its position (`state.apply`), so it does not matter when it is deleted."""
+Memories that are older than `IDEMPOTENCY_POSITIONS` are deleted a few at a time, with every checkpoint. Whether
+one counts is decided by its position (`state.apply`), so it does not matter when after that it is deleted. A write
+that has expired leaves no memory."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from corel import MessageId
 from corel.lmdb_log import LmdbLog, pack
 from kvstore.store import IDEMPOTENCY_POSITIONS, Checkpoint, Fate, Item, Outcome, Remembered, Verdict, Why
 
-_EXPIRED_AT_ONCE_MAX = 256
+_FORGOTTEN_AT_ONCE_MAX = 256
 _LINE = b"line"
 _PLAIN_OUTCOME = Outcome(Verdict.APPLIED, None)[2:]
 
@@ -84,7 +85,7 @@ class LmdbTree:
             value = pack([str(part) if isinstance(part, (Verdict, Why)) else part for part in memory])
             transaction.put(name, value, db=self._memories)
             transaction.put(memory.position.to_bytes(8, "big") + name, b"", db=self._ages)
-        at_once = max(_EXPIRED_AT_ONCE_MAX, 2 * len(checkpoint.memories))  # more than are added: none pile up
+        at_once = max(_FORGOTTEN_AT_ONCE_MAX, 2 * len(checkpoint.memories))  # more than are added: none pile up
         self._forget(transaction, checkpoint.line - IDEMPOTENCY_POSITIONS - 1, at_once)
         transaction.put(_LINE, pack([checkpoint.line, checkpoint.revision]), db=self._state)
 

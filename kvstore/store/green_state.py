@@ -97,12 +97,13 @@ class GreenState:
 
     def apply(self, message_id: MessageId, body: bytes) -> list[Applied]:
         """Applies the next message of the log, and returns what each of its writes did."""
-        batch = [(data, decode_write(data)) for data in decode_batch(body)]
+        encoded, expires = decode_batch(body)
+        batch = [(data, decode_write(data)) for data in encoded]
         checkpoint = self._growing()
         applied: list[Applied] = []
         name = str(message_id)
         for index, (data, write) in enumerate(batch):
-            done = apply(self, write, data, write_id(name, index), self.line, self.revision + 1)
+            done = apply(self, write, data, write_id(name, index), self.line, self.revision + 1, expires)
             applied.append(done)
             self._absorb(write, done, checkpoint)
         checkpoint.fates[message_id] = Fate(self.line, tuple([one.outcome for one in applied]))

@@ -30,11 +30,13 @@ class _Progress(StrEnum):
 class PendingWrite:
     """A write that a client waits for."""
 
-    __slots__ = ("_writes", "ack", "data", "entry", "index", "progress", "respond", "write_id")
+    __slots__ = ("_writes", "ack", "data", "entry", "index", "line", "progress", "respond", "write_id")
 
-    def __init__(self, writes: PendingWrites, data: bytes, ack: Ack, respond: Respond) -> None:
+    def __init__(self, writes: PendingWrites, data: bytes, line: int, ack: Ack, respond: Respond) -> None:
         self._writes = writes
         self.data = data
+        self.line = line
+        """How many messages were green here when the write came."""
         self.ack = ack
         self.respond = respond
         self.progress = _Progress.HELD
@@ -93,12 +95,13 @@ class PendingWrites:
         held_bytes = self._held_bytes + self.held_count * WRITE_OVERHEAD_BYTES
         return self.held_count >= config.batch_writes_max or held_bytes >= config.batch_bytes_max
 
-    def hold(self, data: bytes, ack: Ack, respond: Respond) -> PendingWrite:
-        """Adds a write to the held ones. Raises `Overloaded` if there are too many."""
+    def hold(self, data: bytes, line: int, ack: Ack, respond: Respond) -> PendingWrite:
+        """Adds a write to the held ones; `line` messages are green here. Raises `Overloaded` if there are too
+        many."""
         config = self._config
         if self.held_count >= config.held_max or self._held_bytes >= config.held_bytes_max:
             raise Overloaded(f"{self.held_count} writes wait")
-        write = PendingWrite(self, data, ack, respond)
+        write = PendingWrite(self, data, line, ack, respond)
         self._held.append(write)
         self._count_held(write, 1)
         self.unanswered += 1

@@ -57,10 +57,11 @@ class RedState:
     def _apply(self, entry: Entry) -> int:
         """Applies a message, and returns how many writes it has."""
         place = len(self._entries)
-        batch = [(data, decode_write(data)) for data in decode_batch(self._body_of(entry))]
+        encoded, expires = decode_batch(self._body_of(entry))
+        batch = [(data, decode_write(data)) for data in encoded]
         for index, (data, write) in enumerate(batch):
             name = write_id(entry.id, index)
-            done = apply(self, write, data, name, self._line + place, None)
+            done = apply(self, write, data, name, self._line + place, None, expires)
             self._outcomes[name] = done.outcome
             for key, item in done.changes.items():
                 self._items[key] = Tentative(item, place)

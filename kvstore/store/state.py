@@ -2,7 +2,23 @@
 
 Every node applies the same writes in the same order to the same state, so whatever decides an outcome is here, and
 nothing here looks at a clock, a node or a random number. `IDEMPOTENCY_POSITIONS` is part of that: nodes that
-disagree on it disagree on outcomes."""
+disagree on it disagree on outcomes.
+
+A write with an idempotency key may be in the log many times, as copies that several nodes accepted. A copy is
+*decided* where it is applied, or rejected for another reason than its key; the key is then remembered for W =
+`IDEMPOTENCY_POSITIONS` positions. Every copy carries the position after which it expires: W/2 after the node's
+*line* when it accepted the copy, the number of messages that it knew as green. After one copy was decided at
+position p, no copy that was accepted at a line up to p + W/2 is decided, however late it gets its place q:
+
+    q ≤ p + W    the memory of p is there, because nothing replaces it before: the copy is a duplicate
+    q > p + W    so q > line + W/2, because line ≤ p + W/2: the copy has expired
+
+That covers every copy of a node that did not know p as green, because its line is at most p, such as a red copy
+that merges a year later; and every retry that a node accepts before W/2 more messages are green. A retry that is
+accepted later still is a duplicate as long as p is remembered, and a new write after that.
+
+The line counts green messages only. A component without a primary may have any number of red ones, and a copy that
+was allowed to expire so much later could miss the memory of one that was decided meanwhile in the primary."""
 
 from __future__ import annotations
 
@@ -28,7 +44,8 @@ from kvstore.store.operations import (
 )
 
 IDEMPOTENCY_POSITIONS = 1_000_000
-"""For how many messages of the log an idempotency key is remembered."""
+"""For how many messages of the log an idempotency key is remembered. More make retries safe for longer, and the
+table of keys on every disk larger."""
 
 TEXT = "text/plain; charset=utf-8"
 
@@ -51,6 +68,9 @@ class Verdict(StrEnum):
     REJECTED = "rejected"
     DUPLICATE = "duplicate"
     """Its idempotency key had been used for the same write before."""
+    EXPIRED = "expired"
+    """It has an idempotency key, and got its place so late that whether the key was used before is forgotten. It
+    changed nothing, and is not remembered."""
 
 
 class Why(StrEnum):
@@ -123,11 +143,25 @@ class _Rejected(Exception):
         self.key = key
 
 
+def expiry_of(line: int) -> int:
+    """Returns the last position at which a write with an idempotency key may be decided, if the node that accepts
+    it knows this many messages as green."""
+    return line + IDEMPOTENCY_POSITIONS // 2
+
+
 def apply(
-    source: Source, write: Write, data: bytes, write_id: str, position: int, next_revision: int | None
+    source: Source,
+    write: Write,
+    data: bytes,
+    write_id: str,
+    position: int,
+    next_revision: int | None,
+    expires: int | None,
 ) -> Applied:
     """Returns what a write does to a state at this position of the log. `data` are the bytes of the write;
-    `next_revision` is its revision if it changes something, None if its place is not final."""
+    `next_revision` is its revision if it changes something, None if its place is not final. `expires` is the
+    position after which it is not decided any more if it has an idempotency key, None in logs of before there was
+    one."""
     if write.idempotency_key is None:
         return _apply_new(source, write, write_id, next_revision)
     digest = blake2b(data, digest_size=16).digest()
@@ -145,6 +179,8 @@ def apply(
             first_verdict=known.verdict,
         )
         return Applied(outcome, {})
+    if expires is not None and position > expires:
+        return Applied(Outcome(Verdict.EXPIRED, None), {})
     applied = _apply_new(source, write, write_id, next_revision)
     outcome = applied.outcome
     memory = Remembered(

@@ -31,7 +31,7 @@ from kvstore.store.pending_writes import PendingWrites
 from kvstore.store.red_state import RedState
 from kvstore.store.replies import Ack, Overloaded, Ready, Respond, Trouble
 from kvstore.store.rounds import Rounds
-from kvstore.store.state import Applied, Item, Outcome
+from kvstore.store.state import Applied, Item, Outcome, expiry_of
 from kvstore.store.waiters import Deadlines, LogView, Waiter, Waiters
 from kvstore.store.write_codec import encode_batch
 from transport import AT_ONCE, NEVER, BrokenInvariant, Milliseconds
@@ -142,7 +142,7 @@ class Store:
 
     def write(self, data: bytes, ack: Ack, deadline: Milliseconds, respond: Respond) -> None:
         """Holds a write until `dispatch` sends it. Raises `Overloaded`."""
-        write = self._writes.hold(data, ack, respond)
+        write = self._writes.hold(data, self._log.queue.green, ack, respond)
         self._deadlines.add(deadline, write, self._waiting_count())
 
     def dispatch(self) -> None:
@@ -164,7 +164,8 @@ class Store:
         if not batch:
             return True
         try:
-            message_id = self._submit(encode_batch([write.data for write in batch]))
+            expires = expiry_of(batch[0].line)  # that of the write which came first, while least was green
+            message_id = self._submit(encode_batch([write.data for write in batch], expires))
         except TooMuch:  # sent again when the log reports what it has logged
             writes.hold_again(batch)
             return False

@@ -1,19 +1,23 @@
 """Writes as bytes, and many of them as the body of one message of the log.
 
-    body    msgpack [FORMAT, write, write, …]
+    body    msgpack [FORMAT, expires, write, write, …]
+            msgpack [FORMAT_WITHOUT_EXPIRY, write, write, …], in logs of before writes could expire
     write   msgpack, as binary: [then, conditions, otherwise or nil, idempotency key or nil]
     part    [code, key, …]
 
-A write is encoded once, where it is accepted. Two requests are the same exactly if their bytes are."""
+A write is encoded once, where it is accepted. Two requests are the same exactly if their bytes are. When a write
+with an idempotency key expires is said once for the whole message and is not part of these bytes: copies of one
+write that expire at different positions are still the same write."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 
 from kvstore.store.operations import (
+    NUMBER_MAX,
     Append,
     Condition,
     Delete,
@@ -30,7 +34,8 @@ from kvstore.store.operations import (
     check,
 )
 
-FORMAT = 1
+FORMAT = 2
+FORMAT_WITHOUT_EXPIRY = 1
 BATCH_OVERHEAD_BYTES = 16
 WRITE_OVERHEAD_BYTES = 5
 """Most bytes that a write takes in a body besides its own."""
@@ -44,6 +49,15 @@ _REVISION_IS, _WRITTEN_BY, _EXISTS, _VALUE_IS = range(4)
 
 class WriteError(ValueError):
     """The bytes are not a write, or not a batch of writes."""
+
+
+class Batch(NamedTuple):
+    """The writes of one message, encoded."""
+
+    writes: list[bytes]
+    expires: int | None
+    """The last position of the log at which those with an idempotency key may still be decided; None if they never
+    expire."""
 
 
 def encode_write(write: Write) -> bytes:
@@ -83,13 +97,13 @@ def decode_write(data: bytes) -> Write:
         raise WriteError(f"not a write: {error}") from None
 
 
-def encode_batch(writes: Sequence[bytes]) -> bytes:
+def encode_batch(writes: Sequence[bytes], expires: int) -> bytes:
     """Returns the body of a message with these encoded writes."""
-    packed: bytes = msgpack.packb([FORMAT, *writes])
+    packed: bytes = msgpack.packb([FORMAT, expires, *writes])
     return packed
 
 
-def decode_batch(body: bytes) -> list[bytes]:
+def decode_batch(body: bytes) -> Batch:
     """Returns the encoded writes of a message. Raises `WriteError` if its body is not a batch."""
     try:
         batch = msgpack.unpackb(body, max_array_len=len(body))
@@ -98,11 +112,16 @@ def decode_batch(body: bytes) -> list[bytes]:
         form, *writes = batch
     except (ValueError, TypeError) as error:
         raise WriteError(f"not a batch of writes: {error}") from None
-    if type(form) is not int or form != FORMAT:
-        raise WriteError(f"a batch of format {form!r:.100}; we know {FORMAT}")
+    if type(form) is not int or form not in (FORMAT, FORMAT_WITHOUT_EXPIRY):
+        raise WriteError(f"a batch of format {form!r:.100}; we know {FORMAT_WITHOUT_EXPIRY} and {FORMAT}")
+    expires = None
+    if form == FORMAT:
+        expires, *writes = writes or [None]
+        if type(expires) is not int or not 0 <= expires <= NUMBER_MAX:
+            raise WriteError(f"a batch that expires at {expires!r:.100}")
     if any(type(write) is not bytes for write in writes):
         raise WriteError("a batch holds something that is not a write")
-    return list(writes)
+    return Batch(writes, expires)
 
 
 def _operation_to_list(operation: Operation) -> list[object]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
+from api.answers import write_response
+from kvstore.store import Done, Outcome, Verdict
+from kvstore.store.state import Applied
 from tests.api.cluster import Cluster, Node
 
 
@@ -38,6 +43,34 @@ def test_every_node_tells_of_which_write_another_is_a_duplicate(cluster: Cluster
         told = node.fate(second["id"], "?wait=green").json
         assert (told["outcome"], told["duplicate_of"]) == ("duplicate", first["id"])
         assert told["revision"] == first["revision"]
+
+
+FORGETFUL = "from kvstore.store import state\nstate.IDEMPOTENCY_POSITIONS = 10"
+"""A prelude that makes nodes remember idempotency keys for ten messages of the log."""
+
+
+def test_a_copy_that_merges_after_its_key_was_forgotten_has_expired_on_every_node(
+    tmp_path: Path, key: str
+) -> None:
+    with Cluster("abc", tmp_path, prelude=FORGETFUL) as cluster:
+        cluster.start().partition("ab|c")
+        late = cluster["c"].patch(key, {"increment": 1}, Idempotency_Key=key)
+        retry = cluster["a"].patch(key, {"increment": 1}, Idempotency_Key=key)
+        assert (late.status, retry.status, retry.json["outcome"]) == (202, 200, "applied")
+        for number in range(10):
+            assert cluster["a"].put("other", str(number)).status == 200
+        cluster.heal()
+        for node in cluster:
+            told = node.fate(late.json["id"], "?wait=green&timeout_ms=20000").json
+            assert told == {"id": late.json["id"], "color": "green", "outcome": "expired", "revision": None}
+            assert node.get(key, "?read=red").body == node.get(key).body == b"1"
+
+
+def test_a_write_that_is_green_and_has_expired_is_answered_so() -> None:
+    response = write_response(Done("a.1.1.0", Applied(Outcome(Verdict.EXPIRED, None), {})))
+    content = json.loads(response.body)
+    assert (response.status, content["error"], content["outcome"]) == (409, "expired", "expired")
+    assert content["message"].endswith("send it with a new Idempotency-Key.")
 
 
 def test_of_a_transaction_that_took_its_else(node: Node, key: str) -> None:

@@ -181,7 +181,12 @@ def test_urls_are_repeated_or_separated_by_commas(node: Node) -> None:
 
 @pytest.mark.parametrize(
     ("content", "code"),
-    [(GREEN, 0), (RED, 3), ({**GREEN, "outcome": "rejected", "reason": "condition_failed"}, 4)],
+    [
+        (GREEN, 0),
+        (RED, 3),
+        ({**GREEN, "outcome": "rejected", "reason": "condition_failed"}, 4),
+        ({**GREEN, "outcome": "expired"}, 1),
+    ],
 )
 def test_write_tells_what_became_of_it(content: object, code: int, node: Node) -> None:
     node.answer("GET /v1/writes/a.1.2.0", 200, content)

@@ -30,7 +30,8 @@ class _Refused(Exception):
 
 
 class NaiveStore:
-    """The state after all messages so far. Idempotency keys are remembered for `memory_length` messages."""
+    """The state after all messages so far. Idempotency keys are remembered for `memory_length` messages. A write
+    with a key that is not remembered does nothing in a message that comes after its `last_place`."""
 
     def __init__(self, memory_length: int) -> None:
         self.items: dict[str, Item] = {}
@@ -39,19 +40,22 @@ class NaiveStore:
         self._memory_length = memory_length
         self._used: dict[str, tuple[Write, int, str, Outcome]] = {}
 
-    def message(self, name: str, writes: list[Write]) -> list[Outcome]:
+    def message(self, name: str, writes: list[Write], last_place: float) -> list[Outcome]:
         """Applies the next message of the log, and returns the outcome of each of its writes."""
-        outcomes = [self._write(f"{name}.{index}", write) for index, write in enumerate(writes)]
+        is_late = self.position > last_place
+        outcomes = [self._write(f"{name}.{index}", write, is_late) for index, write in enumerate(writes)]
         self.position += 1
         return outcomes
 
-    def _write(self, name: str, write: Write) -> Outcome:
+    def _write(self, name: str, write: Write, is_late: bool) -> Outcome:
         if write.idempotency_key in self._used:
             first, position, first_id, what = self._used[write.idempotency_key]
             if self.position <= position + self._memory_length:
                 if first != write:
                     return Outcome(Verdict.REJECTED, 0, Why.IDEMPOTENCY_KEY_REUSED)
                 return what._replace(verdict=Verdict.DUPLICATE, first_id=first_id, first_verdict=what.verdict)
+        if is_late and write.idempotency_key is not None:
+            return Outcome(Verdict.EXPIRED, None)
         outcome = self._first_time(name, write)
         if write.idempotency_key is not None:
             self._used[write.idempotency_key] = (write, self.position, name, outcome)

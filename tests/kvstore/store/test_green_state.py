@@ -8,6 +8,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+import msgpack
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -19,8 +20,17 @@ from kvstore.node.lmdb_tree import LmdbTree
 from kvstore.store import green_state, state
 from kvstore.store.green_state import CHECKPOINT_ITEMS_MAX, Checkpoint, Fate, GreenState, Tree, write_id
 from kvstore.store.operations import Append, Delete, Exists, Get, Increment, Operation, Put, Write
-from kvstore.store.state import IDEMPOTENCY_POSITIONS, Applied, Item, Outcome, Remembered, Verdict, Why
-from kvstore.store.write_codec import encode_batch, encode_write
+from kvstore.store.state import (
+    IDEMPOTENCY_POSITIONS,
+    Applied,
+    Item,
+    Outcome,
+    Remembered,
+    Verdict,
+    Why,
+    expiry_of,
+)
+from kvstore.store.write_codec import FORMAT_WITHOUT_EXPIRY, encode_batch, encode_write
 from tests.kvstore.store.naive_store import NaiveStore
 from tests.kvstore.store.strategies import IDEMPOTENCY_KEYS, KEYS, batches
 from tests.simulator.store.memory_tree import MemoryTree
@@ -77,8 +87,8 @@ def message(sequence: int) -> MessageId:
     return MessageId(A, sequence)
 
 
-def body(*writes: Write) -> bytes:
-    return encode_batch([encode_write(write) for write in writes])
+def body(*writes: Write, expires: int = EVERYTHING) -> bytes:
+    return encode_batch([encode_write(write) for write in writes], expires)
 
 
 class Node:
@@ -91,8 +101,8 @@ class Node:
         self.applied: list[list[Applied]] = []
         self.taken: Checkpoint | None = None
 
-    def apply(self, *writes: Write) -> list[Applied]:
-        self.log.append(body(*writes))
+    def apply(self, *writes: Write, expires: int = EVERYTHING) -> list[Applied]:
+        self.log.append(body(*writes, expires=expires))
         self.applied.append(self.green.apply(message(len(self.log)), self.log[-1]))
         return self.applied[-1]
 
@@ -167,6 +177,31 @@ def test_writes_of_one_message_see_each_other(node: Node) -> None:
     assert [one.outcome.verdict for one in done] == [Verdict.APPLIED, Verdict.DUPLICATE, Verdict.APPLIED]
     assert done[1].outcome.first_id == "a.1.1.0"
     assert node.green.item("n") == Item(b"11", state.TEXT, 2, "a.1.1.2")
+
+
+def test_a_red_copy_that_merges_after_its_key_was_forgotten_is_not_applied_again(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "IDEMPOTENCY_POSITIONS", 10)
+    once = Write((Increment("n", 1),), idempotency_key="once")
+    node.apply(once, expires=expiry_of(0))  # the retry, in the primary component
+    for _ in range(10):
+        node.do(Put("other", b""))
+    assert node.apply(once, expires=expiry_of(0))[0].outcome == Outcome(Verdict.EXPIRED, None)
+    node.checkpoint()
+    node.restart()
+    assert node.green.item("n") == Item(b"1", state.TEXT, 1, "a.1.1.0")
+    fate = node.green.fate(message(12))
+    assert fate == Fate(11, (Outcome(Verdict.EXPIRED, None),))
+
+
+def test_what_an_old_log_says_stays_so(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that replays its log comes to the state of those that applied it before writes could expire."""
+    monkeypatch.setattr(state, "IDEMPOTENCY_POSITIONS", 2)
+    data = encode_write(Write((Increment("n", 1),), idempotency_key="once"))
+    old = msgpack.packb([FORMAT_WITHOUT_EXPIRY, data])
+    verdicts = [node.green.apply(message(number), old)[0].outcome.verdict for number in range(1, 5)]
+    assert verdicts == [Verdict.APPLIED, Verdict.DUPLICATE, Verdict.DUPLICATE, Verdict.APPLIED]
 
 
 # Checkpoints
@@ -282,6 +317,7 @@ OUTCOMES = (
     Outcome(Verdict.REJECTED, 0, Why.IDEMPOTENCY_KEY_REUSED),
     Outcome(Verdict.DUPLICATE, None, first_id="b.2.3.4", first_verdict=Verdict.REJECTED),
     Outcome(Verdict.DUPLICATE, 3, first_id="b.2.3.4"),
+    Outcome(Verdict.EXPIRED, None),
 )
 
 
@@ -422,17 +458,17 @@ def test_a_start_from_any_checkpoint_comes_to_the_same(
 
 
 @settings(thorough, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(batches, max_size=12), st.sets(st.integers(0, 12)))
+@given(st.lists(st.tuples(batches, st.integers(0, 12)), max_size=12), st.sets(st.integers(0, 12)))
 def test_forgetting_on_disk_changes_no_outcome(
-    tmp_path_factory: pytest.TempPathFactory, messages: list[list[Write]], checkpoints: set[int]
+    tmp_path_factory: pytest.TempPathFactory, messages: list[tuple[list[Write], int]], checkpoints: set[int]
 ) -> None:
     node, naive = Node(LmdbDisk(tmp_path_factory.mktemp("store"))), NaiveStore(memory_length=2)
     with pytest.MonkeyPatch.context() as patch:
         for module in (state, lmdb_tree):
             patch.setattr(module, "IDEMPOTENCY_POSITIONS", 2)
-        for number, writes in enumerate(messages):
-            done = [one.outcome._replace(branch=True) for one in node.apply(*writes)]
-            expected = naive.message(str(message(number + 1)), writes)
+        for number, (writes, expires) in enumerate(messages):
+            done = [one.outcome._replace(branch=True) for one in node.apply(*writes, expires=expires)]
+            expected = naive.message(str(message(number + 1)), writes, expires)
             assert done == [outcome._replace(branch=True) for outcome in expected]
             if number in checkpoints:
                 node.checkpoint()

@@ -34,9 +34,9 @@ from transport.messages import Machine, ViewId
 VIEW = ViewId(1, "a", 1)
 
 
-def entry(name: str, *writes: Write) -> Entry:
+def entry(name: str, *writes: Write, expires: int = 10**9) -> Entry:
     """Returns a message with these writes; `a1` is the first message of node a."""
-    body = encode_batch([encode_write(write) for write in writes])
+    body = encode_batch([encode_write(write) for write in writes], expires)
     return Entry(MessageId(Machine(name[0], 1), int(name[1:])), int(name[1:]), VIEW, body)
 
 
@@ -170,6 +170,16 @@ def test_positions_go_on_from_the_green_line() -> None:
     ]
 
 
+def test_a_copy_that_would_be_too_late_is_not_shown() -> None:
+    node = Node()
+    once = Write((Increment("n", 1),), idempotency_key="once")
+    node.make_green(doing("a1"), doing("a2"))
+    node.red.refresh([entry("b1", once, expires=1), entry("c1", once, expires=3)], yellows=0)
+    assert node.red.outcome("b.1.1.0") == Outcome(Verdict.EXPIRED, None)
+    assert node.red.outcome("c.1.1.0") == Outcome(Verdict.APPLIED, None)
+    assert node.value("n") == b"1"
+
+
 # Keeping up
 
 
@@ -219,8 +229,8 @@ def test_what_is_only_added_is_all_that_is_applied() -> None:
 # Any history
 
 
-def entries_of(name: str, messages: list[list[Write]]) -> list[Entry]:
-    return [entry(f"{name}{number}", *writes) for number, writes in enumerate(messages, 1)]
+def entries_of(name: str, messages: list[list[Write]], expires: int = 10**9) -> list[Entry]:
+    return [entry(f"{name}{number}", *writes, expires=expires) for number, writes in enumerate(messages, 1)]
 
 
 def before_revision(last: int, writes: list[Write]) -> list[Write]:
@@ -247,7 +257,7 @@ def looks(source: GreenState | RedState) -> list[object]:
 
 
 def names(one: Entry) -> list[str]:
-    return [write_id(one.id, index) for index in range(len(decode_batch(body_of(one))))]
+    return [write_id(one.id, index) for index in range(len(decode_batch(body_of(one)).writes))]
 
 
 def red_picture(red: RedState, entries: list[Entry]) -> list[object]:
@@ -266,15 +276,15 @@ def check_colors(node: Node) -> None:
 
 
 @thorough
-@given(st.lists(batches, max_size=4), st.lists(batches, max_size=6), st.integers(1, 6))
+@given(st.lists(batches, max_size=4), st.lists(batches, max_size=6), st.integers(1, 6), st.integers(0, 12))
 def test_the_red_state_is_the_green_one_to_come(
-    green: list[list[Write]], red: list[list[Write]], memory_length: int
+    green: list[list[Write]], red: list[list[Write]], memory_length: int, expires: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(state, "IDEMPOTENCY_POSITIONS", memory_length)
         node = Node()
         node.make_green(*entries_of("a", green))
-        entries = entries_of("b", [before_revision(node.green.revision, writes) for writes in red])
+        entries = entries_of("b", [before_revision(node.green.revision, writes) for writes in red], expires)
         node.red.refresh(entries, yellows=0)
         tentative = looks(node.red)
         outcomes = [[bare(node.red.outcome(name)) for name in names(one)] for one in entries]

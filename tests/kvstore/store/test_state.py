@@ -33,6 +33,7 @@ from kvstore.store.state import (
     Verdict,
     Why,
     apply,
+    expiry_of,
 )
 from kvstore.store.write_codec import encode_write
 from tests.kvstore.store.naive_store import NaiveStore
@@ -58,10 +59,11 @@ class Run:
     def remembered(self, idempotency_key: str) -> Remembered | None:
         return self.memories.get(idempotency_key)
 
-    def write(self, write: Write, name: str | None = None) -> Applied:
+    def write(self, write: Write, name: str | None = None, expires: int | None = None) -> Applied:
         self.position += 1
         revision = self.revision + 1 if self._is_final else None
-        done = apply(self, write, encode_write(write), name or f"w{self.position}", self.position, revision)
+        data, name = encode_write(write), name or f"w{self.position}"
+        done = apply(self, write, data, name, self.position, revision, expires)
         self.revision += bool(done.changes)
         for key, item in done.changes.items():
             self.items.pop(key, None)
@@ -437,6 +439,53 @@ def test_a_forgotten_key_is_free_for_another_write() -> None:
     assert run.write(Write((Put("k", b"2"),), idempotency_key="once")).outcome == Outcome(Verdict.APPLIED, 2)
 
 
+# Expiry
+
+
+def test_a_copy_expires_after_its_position_and_does_nothing_then() -> None:
+    run = Run()
+    write = Write((Increment("n", 1),), idempotency_key="once")
+    run.position = 10
+    assert run.write(write, expires=10) == Applied(Outcome(Verdict.EXPIRED, None), {})
+    assert (run.items, run.memories) == ({}, {})
+    assert run.write(write, expires=12).outcome == Outcome(Verdict.APPLIED, 1)  # this is position 12
+
+
+def test_a_copy_whose_key_is_remembered_is_a_duplicate_however_late_it_is() -> None:
+    run = Run()
+    write = Write((Increment("n", 1),), idempotency_key="once")
+    run.write(write)
+    run.position += IDEMPOTENCY_POSITIONS - 1
+    assert run.write(write, expires=0).outcome == Outcome(Verdict.DUPLICATE, 1, first_id="w1")
+    other = Write((Increment("n", 2),), idempotency_key="once")
+    run.position -= 1
+    assert run.write(other, expires=0).outcome.why is Why.IDEMPOTENCY_KEY_REUSED
+    assert run.write(write, expires=0).outcome == Outcome(Verdict.EXPIRED, None)
+    assert run.value("n") == b"1"
+
+
+def test_writes_without_a_key_do_not_expire() -> None:
+    run = Run()
+    run.position = 10
+    assert run.write(Write((Put("k", b"v"),)), expires=0).outcome == Outcome(Verdict.APPLIED, 1)
+
+
+@pytest.mark.parametrize("late_by", [0, 1, IDEMPOTENCY_POSITIONS // 2])
+@pytest.mark.parametrize("waits", [1, IDEMPOTENCY_POSITIONS // 2, IDEMPOTENCY_POSITIONS, 10**9])
+def test_whoever_retries_in_time_is_applied_once_wherever_the_copies_get_their_places(
+    late_by: int, waits: int
+) -> None:
+    """The proof in the docstring of `state`, at its edges: the copy that gets its place second was accepted when
+    `late_by` more messages than the first copy were green, and waits for its place."""
+    run = Run()
+    write = Write((Increment("n", 1),), idempotency_key="once")
+    run.write(write, expires=expiry_of(0))
+    first = run.position
+    run.position += late_by + waits - 1
+    run.write(write, expires=expiry_of(first + late_by))
+    assert run.value("n") == b"1"
+
+
 # All of it together
 
 
@@ -446,15 +495,15 @@ def comparable(outcome: Outcome) -> Outcome:
 
 
 @thorough
-@given(st.lists(batches, max_size=12))
-def test_any_writes_come_to_what_a_naive_store_makes_of_them(messages: list[list[Write]]) -> None:
+@given(st.lists(st.tuples(batches, st.integers(0, 14)), max_size=12))
+def test_any_writes_come_to_what_a_naive_store_makes_of_them(messages: list[tuple[list[Write], int]]) -> None:
     run, naive = Run(), NaiveStore(memory_length=4)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(state, "IDEMPOTENCY_POSITIONS", 4)
-        for number, writes in enumerate(messages, 1):
-            expected = naive.message(f"a.1.{number}", writes)
+        for number, (writes, expires) in enumerate(messages, 1):
+            expected = naive.message(f"a.1.{number}", writes, expires - 1)  # it counts from 0
             for index, write in enumerate(writes):
                 run.position = number - 1  # where `write` counts from
-                outcome = run.write(write, f"a.1.{number}.{index}").outcome
+                outcome = run.write(write, f"a.1.{number}.{index}", expires).outcome
                 assert comparable(outcome) == comparable(expected[index])
             assert (run.items, run.revision) == (naive.items, naive.revision)

@@ -27,7 +27,9 @@ from kvstore.store.operations import (
 from kvstore.store.write_codec import (
     BATCH_OVERHEAD_BYTES,
     FORMAT,
+    FORMAT_WITHOUT_EXPIRY,
     WRITE_OVERHEAD_BYTES,
+    Batch,
     WriteError,
     decode_batch,
     decode_write,
@@ -115,7 +117,7 @@ def test_no_structure_is_more_than_an_error(item: object) -> None:
         with suppress(WriteError):
             decode(data)
     with suppress(WriteError):
-        for write in decode_batch(msgpack.packb([FORMAT, item, data])):
+        for write in decode_batch(msgpack.packb([FORMAT, 7, item, data])).writes:
             decode_write(write)
 
 
@@ -174,17 +176,27 @@ def test_what_is_nearly_a_write_is_an_error(items: tuple[object, ...]) -> None:
 
 
 @thorough
-@given(st.lists(any_writes, max_size=5))
-def test_a_batch_gives_back_its_writes_in_order(some: list[Write]) -> None:
+@given(st.lists(any_writes, max_size=5), st.integers(0, NUMBER_MAX))
+def test_a_batch_gives_back_its_writes_in_order_and_when_they_expire(some: list[Write], expires: int) -> None:
     bodies = [encode_write(write) for write in some]
-    assert decode_batch(encode_batch(bodies)) == bodies
+    assert decode_batch(encode_batch(bodies, expires)) == Batch(bodies, expires)
+
+
+def test_logs_of_before_writes_could_expire_are_still_read() -> None:
+    data = encode_write(EVERYTHING)
+    assert decode_batch(msgpack.packb([FORMAT_WITHOUT_EXPIRY, data, data])) == Batch([data, data], None)
+    assert decode_batch(msgpack.packb([FORMAT_WITHOUT_EXPIRY])) == Batch([], None)
+
+
+def test_the_bytes_of_a_batch_stay_what_they_are() -> None:
+    assert msgpack.unpackb(encode_batch([b"one", b"two"], 17)) == [2, 17, b"one", b"two"]
 
 
 @pytest.mark.parametrize("sizes", [[], [0], [300] * 20, [70_000] * 3, [1] * 70_000, [VALUE_BYTES_MAX]])
 def test_a_batch_takes_no_more_room_than_it_is_said_to(sizes: list[int]) -> None:
-    body = encode_batch([bytes(size) for size in sizes])
+    body = encode_batch([bytes(size) for size in sizes], NUMBER_MAX)
     assert len(body) <= sum(sizes) + WRITE_OVERHEAD_BYTES * len(sizes) + BATCH_OVERHEAD_BYTES
-    assert [len(write) for write in decode_batch(body)] == sizes
+    assert [len(write) for write in decode_batch(body).writes] == sizes
 
 
 @pytest.mark.parametrize("body", [b"", msgpack.packb([]), msgpack.packb(7), msgpack.packb(None), b"\xc1"])
@@ -196,4 +208,10 @@ def test_what_is_not_a_batch_is_an_error(body: bytes) -> None:
 @pytest.mark.parametrize("form", [0, FORMAT + 1, "1", None])
 def test_a_batch_of_another_format_is_an_error_that_says_so(form: object) -> None:
     with pytest.raises(WriteError, match="format"):
-        decode_batch(msgpack.packb([form, encode_write(EVERYTHING)]))
+        decode_batch(msgpack.packb([form, 7, encode_write(EVERYTHING)]))
+
+
+@pytest.mark.parametrize("rest", [[], [None], [-1], [True], ["7"], [NUMBER_MAX + 1], [b""]])
+def test_a_batch_that_does_not_say_when_it_expires_is_an_error(rest: list[object]) -> None:
+    with pytest.raises(WriteError, match="a batch that expires at"):
+        decode_batch(msgpack.packb([FORMAT, *rest]))

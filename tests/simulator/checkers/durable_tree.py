@@ -23,7 +23,7 @@ class DurableTree(StoreChecker):
                 raise Violation(f"{node}'s disk has {tree.item(key)} as {key} at {tree.line}, not {item}")
         if len(tree.fates) != tree.line:
             raise Violation(f"{node}'s disk knows what became of {len(tree.fates)} messages, at {tree.line}")
-        remembered = {key for key, copies in replay.copies.items() if copies[0].position < tree.line}
+        remembered = {key for key, decided in replay.decided.items() if decided[0].position < tree.line}
         if set(tree.memories) != remembered:
             difference = sorted(remembered ^ set(tree.memories))
             raise Violation(f"{node}'s disk at {tree.line} remembers too much or too little: {difference[:3]}")

@@ -41,8 +41,9 @@ class EqualStates(StoreChecker):
                 raise Violation(
                     f"{node} says {fate} of {message_id}, not {replay.fates[message_id]} at {position}"
                 )
-        for idempotency_key, copies in replay.copies.items():
-            first = copies[0]
+        for idempotency_key in replay.copies:
+            decided = [one for one in replay.decided.get(idempotency_key, ()) if one.position < green.line]
             memory = green.remembered(idempotency_key)
-            if first.position < green.line and (memory is None or memory.write_id != first.write_id):
-                raise Violation(f"{node} remembers {memory} of {idempotency_key}, not {first.write_id}")
+            expected_id = decided[-1].write_id if decided else None
+            if (None if memory is None else memory.write_id) != expected_id:
+                raise Violation(f"{node} remembers {memory} of {idempotency_key}, not {expected_id}")

@@ -31,7 +31,11 @@ class Linearizable(StoreChecker):
 
     def finished(self, stores: Mapping[str, Store]) -> None:
         objects: dict[str, list[Operation[Cells]]] = {}
-        places = {placed.data: placed for placed in reversed(self.history.replay.writes)}
+        places = {
+            placed.data: placed
+            for placed in reversed(self.history.replay.writes)
+            if placed.outcome.verdict is not Verdict.EXPIRED
+        }
         for number, request in enumerate(self.history.requests):
             if request.invoked_at < NEVER and not _is_reused(request):
                 placed = places.get(request.data)

@@ -10,7 +10,7 @@ from enum import StrEnum
 from corel.messages import Color, MessageId
 from kvstore.store.operations import Write
 from kvstore.store.replies import Ack, Answer, Done, Failed, Trouble
-from kvstore.store.state import Item, Outcome
+from kvstore.store.state import Item, Outcome, Verdict
 from kvstore.store.store import Store
 from tests.simulator.checkers.log import History
 from tests.simulator.store.memory_tree import MemoryTree
@@ -53,8 +53,13 @@ class Request:
 
     @property
     def done(self) -> tuple[Done, float] | None:
-        """Returns the first answer that it is green, and its time, if there was one."""
-        answers = [(one.answered_at, one.answer) for one in self.attempts if isinstance(one.answer, Done)]
+        """Returns the first answer that it is green, and its time, if there was one. That a copy has expired says
+        nothing of the others."""
+        answers = [
+            (one.answered_at, one.answer)
+            for one in self.attempts
+            if isinstance(one.answer, Done) and one.answer.applied.outcome.verdict is not Verdict.EXPIRED
+        ]
         if not answers:
             return None
         at, answer = min(answers, key=lambda pair: pair[0])
@@ -95,6 +100,8 @@ class StoreHistory:
 
     log: History
     replay: Replay
+    idempotency_positions: int = 1_000_000
+    """For how many messages an idempotency key is remembered."""
     requests: list[Request] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
 

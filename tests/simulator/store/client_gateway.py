@@ -113,6 +113,10 @@ class ClientGateway:
             deadline = self.world.now + timeout_ms
             asked = Asked("a write", node, process.starts, deadline)
             self._answered.asked(asked)
+            if self._is_forgotten(request, store):
+                self.coverage["writes given up, because their key is being forgotten"] += 1
+                reply(Failed(Trouble.TIMEOUT))
+                return
             try:
                 store.write(request.data, ack, deadline, reply)
             except Overloaded:
@@ -120,6 +124,18 @@ class ClientGateway:
 
         self._note(node, f"is asked for {request.write} ack={ack}")
         process.ask(submit)
+
+    def _is_forgotten(self, request: Request, store: Store) -> bool:
+        """Whether the node would accept this copy so long after another one that the store promises nothing. A
+        client of a real cluster gives up by time, before half a million messages have become green."""
+        key, history = request.write.idempotency_key, self.history
+        if key is None:
+            return False
+        history.replay.advance()
+        decided = history.replay.decided.get(key)
+        if not decided:
+            return False
+        return store._log.queue.green > decided[-1].position + history.idempotency_positions // 2
 
     # Reads
 

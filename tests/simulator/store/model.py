@@ -114,12 +114,16 @@ class Placed(NamedTuple):
 class Replay:
     """The final order, applied write by write, as far as any node has it green."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, window: int = 1_000_000) -> None:
         self._history = history
+        self._window = window
+        """For how many messages an idempotency key is remembered."""
         self.writes: list[Placed] = []
         self.by_id: dict[str, Placed] = {}
         self.copies: dict[str, list[Placed]] = {}
         """The writes of each idempotency key, in order."""
+        self.decided: dict[str, list[Placed]] = {}
+        """Those of them that were not expired and not refused because of an earlier one."""
         self.fates: dict[MessageId, tuple[Outcome, ...]] = {}
         self.revisions = [0]
         """The revision at each line."""
@@ -151,25 +155,32 @@ class Replay:
             message_id = self._history.order[position]
             body = self._history.bodies[message_id]
             self.fates[message_id] = tuple(
-                self._apply(f"{message_id}.{place}", position, place, data)
-                for place, data in enumerate(decode_batch(body))
+                self._apply(f"{message_id}.{place}", position, place, data, decode_batch(body).expires)
+                for place, data in enumerate(decode_batch(body).writes)
             )
             self.revisions.append(len(self.changers) - 1)
 
-    def _apply(self, write_id: str, position: int, place: int, data: bytes) -> Outcome:
+    def _apply(self, write_id: str, position: int, place: int, data: bytes, expires: int | None) -> Outcome:
         write = decode_write(data)
-        outcome = self._repeated(write, data) or self._perform(write, write_id)
+        key = write.idempotency_key
+        known = None if key is None else self._repeated(key, position, data, expires)
+        outcome = known or self._perform(write, write_id)
         placed = Placed(write_id, position, place, data, write, outcome)
+        if key is not None and known is None:
+            self.decided.setdefault(key, []).append(placed)
         self.writes.append(placed)
         self.by_id[write_id] = placed
-        if write.idempotency_key is not None:
-            self.copies.setdefault(write.idempotency_key, []).append(placed)
+        if key is not None:
+            self.copies.setdefault(key, []).append(placed)
         return outcome
 
-    def _repeated(self, write: Write, data: bytes) -> Outcome | None:
-        if write.idempotency_key is None or write.idempotency_key not in self.copies:
-            return None
-        first = self.copies[write.idempotency_key][0]
+    def _repeated(self, key: str, position: int, data: bytes, expires: int | None) -> Outcome | None:
+        """Returns the outcome of a copy that is not decided itself."""
+        known = [placed for placed in self.decided.get(key, ()) if placed.position >= position - self._window]
+        if not known:
+            is_late = expires is not None and expires < position
+            return Outcome(Verdict.EXPIRED, None) if is_late else None
+        first = known[-1]
         if first.data != data:
             return Outcome(Verdict.REJECTED, 0, Why.IDEMPOTENCY_KEY_REUSED)
         was = first.outcome

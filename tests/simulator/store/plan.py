@@ -23,6 +23,8 @@ class StorePlan:
     read_share: float
     keys: int
     """How many keys there are of each kind."""
+    idempotency_positions: int
+    """For how many messages an idempotency key is remembered."""
     keyed_share: float
     """The share of writes with an idempotency key."""
     retry_share: float
@@ -63,6 +65,7 @@ def draw_store_plan(seed: int, nodes_min: int, nodes_max: int) -> StorePlan:
         think_ms=1_000.0 * clients / random.choice((60.0, 200.0, 600.0)),
         read_share=random.choice((0.2, 0.5, 0.8)),
         keys=random.choice((1, 2, 5)),
+        idempotency_positions=Random(f"idempotency {seed}").choice((1_000_000, 1_000_000, 400, 150, 50, 12)),
         keyed_share=random.choice((0.2, 0.6, 1.0)),
         retry_share=random.choice((0.3, 0.9)),
         look_share=random.choice((0.0, 0.5, 1.0)),

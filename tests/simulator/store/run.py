@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from random import Random
+from types import ModuleType
 
 from corel.storage import LogWrite
-from kvstore.store import green_state
+from kvstore.store import green_state, state
 from kvstore.store.green_state import Checkpoint
 from kvstore.store.operations import Append, Write
 from kvstore.store.replies import Accepted, Ack, Answer, Done, Trouble
@@ -51,7 +52,8 @@ class StoreRun(CorelRun):
         self._write_line = write
         self._stores: dict[str, StoreProcess] = {}
         super().__init__(plan.corel, write)
-        self.store_history = StoreHistory(self.history, Replay(self.history))
+        window = plan.idempotency_positions
+        self.store_history = StoreHistory(self.history, Replay(self.history, window), window)
         self.answered = Answered(self.store_history)
         self.linearizable = Linearizable(self.store_history, object_of)
         self.store_checkers: list[StoreChecker] = [
@@ -79,7 +81,11 @@ class StoreRun(CorelRun):
         """What the outcomes of writes were when they were accepted, which the final order may change."""
 
     def run(self) -> None:
-        with _checkpoints_of(self.store_plan.checkpoint_items_max):
+        plan = self.store_plan
+        with (
+            _set_to(green_state, "CHECKPOINT_ITEMS_MAX", plan.checkpoint_items_max),
+            _set_to(state, "IDEMPOTENCY_POSITIONS", plan.idempotency_positions),
+        ):
             self._run()
 
     def _run(self) -> None:
@@ -227,11 +233,11 @@ class StoreRun(CorelRun):
 
 
 @contextmanager
-def _checkpoints_of(items_max: int) -> Iterator[None]:
-    """Limits checkpoints to so many items while a run lasts."""
-    before = green_state.CHECKPOINT_ITEMS_MAX
-    green_state.CHECKPOINT_ITEMS_MAX = items_max
+def _set_to(module: ModuleType, name: str, value: int) -> Iterator[None]:
+    """Gives a bound this value while a run lasts."""
+    before = getattr(module, name)
+    setattr(module, name, value)
     try:
         yield
     finally:
-        green_state.CHECKPOINT_ITEMS_MAX = before
+        setattr(module, name, before)

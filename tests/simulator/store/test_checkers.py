@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from corel.messages import Color, MessageId
+from kvstore.store import state
 from kvstore.store.operations import Append, Delete, Exists, Increment, Put, RevisionIs, Write
 from kvstore.store.replies import Accepted, Ack, Answer, Done, Failed, Trouble
 from kvstore.store.state import Applied, Item, Outcome, Verdict
@@ -30,6 +31,7 @@ from transport.messages import Machine
 
 ONE, TWO = Put("k", b"1"), Put("k", b"2")
 APPLIED = Outcome(Verdict.APPLIED, 1)
+NEVER_EXPIRES = 10**9
 
 
 def written(*writes: Put | Delete | Append | Increment | Write) -> list[bytes]:
@@ -46,7 +48,7 @@ def history(*writes: Put | Delete | Append | Increment | Write) -> StoreHistory:
     for number, data in enumerate(written(*writes), start=1):
         log.order.append(name(number))
         log.positions[name(number)] = number - 1
-        log.bodies[name(number)] = encode_batch([data])
+        log.bodies[name(number)] = encode_batch([data], NEVER_EXPIRES)
     replay = Replay(log)
     replay.advance()
     return StoreHistory(log, replay)
@@ -56,7 +58,7 @@ def store(*writes: Put | Delete | Append | Increment | Write) -> Store:
     """Returns the store of a node that has applied these."""
     applied = Store(EmptyLog(), MemoryTree(), lambda body: name(0), lambda number: None)
     for number, data in enumerate(written(*writes), start=1):
-        applied.green.apply(name(number), encode_batch([data]))
+        applied.green.apply(name(number), encode_batch([data], NEVER_EXPIRES))
     return applied
 
 
@@ -158,10 +160,50 @@ def test_idempotency_catches_a_second_copy_that_is_applied(copy: Write, applied:
         Idempotency(history(KEYED, copy)).finished({"a": store(KEYED, applied)})
 
 
+def late(window: int = 2) -> StoreHistory:
+    """Returns a history of two copies, of which the second has expired."""
+    log = History()
+    bodies = [encode_batch(written(one), expires=1) for one in (KEYED, ONE, ONE, KEYED)]
+    for number, body in enumerate(bodies, start=1):
+        log.order.append(name(number))
+        log.bodies[name(number)] = body
+    replay = Replay(log, 2)
+    replay.advance()
+    return StoreHistory(log, replay, window)
+
+
+def store_of(past: StoreHistory) -> Store:
+    """Returns the store of a node that has applied this history."""
+    applied = Store(EmptyLog(), MemoryTree(), lambda body: name(0), lambda number: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(state, "IDEMPOTENCY_POSITIONS", 2)
+        for message_id in past.log.order:
+            applied.green.apply(message_id, past.log.bodies[message_id])
+    return applied
+
+
+def test_idempotency_accepts_a_copy_that_has_expired() -> None:
+    past = late()
+    assert past.replay.by_id["a.1.4.0"].outcome == Outcome(Verdict.EXPIRED, None)
+    Idempotency(past).finished({"a": store_of(past)})
+
+
+def test_idempotency_catches_a_late_copy_that_is_applied() -> None:
+    with pytest.raises(Violation, match=r"a has a\.1\.4\.0 as"):
+        Idempotency(late()).finished({"a": store(KEYED, ONE, ONE, Write((ONE,)))})
+
+
+@pytest.mark.parametrize(("window", "complaint"), [(3, r"should remember a\.1\.1\.0"), (8, "too early")])
+def test_idempotency_catches_a_copy_that_expires_too_early(window: int, complaint: str) -> None:
+    past = late(window)
+    with pytest.raises(Violation, match=complaint):
+        Idempotency(past).finished({"a": store_of(past)})
+
+
 def test_idempotency_catches_a_node_where_no_copy_is_the_first() -> None:
     machine = Store(EmptyLog(), MemoryTree(), lambda body: name(0), lambda number: None)
-    machine.green.apply(name(0), encode_batch(written(KEYED)))
-    machine.green.apply(name(1), encode_batch(written(KEYED)))
+    machine.green.apply(name(0), encode_batch(written(KEYED), NEVER_EXPIRES))
+    machine.green.apply(name(1), encode_batch(written(KEYED), NEVER_EXPIRES))
     with pytest.raises(Violation, match="a has no first copy of i"):
         Idempotency(history(KEYED)).finished({"a": machine})
 
@@ -217,6 +259,20 @@ def test_read_levels_catches_a_red_read_without_what_the_node_has_acknowledged()
     checker.read(red(b"y,x,"))
     with pytest.raises(Violation, match=r"a does not show \[b'x'\] of log"):
         checker.read(red(b"y,"))
+
+
+def test_read_levels_forgives_what_has_expired_in_the_end() -> None:
+    append = Write((Append("log", b"x,"),), idempotency_key="i")
+    past = history(append)
+    checker = ReadLevels(past)
+    checker.answered(*last_attempt(request(append, Accepted("a.1.1.0", Color.RED))))
+    checker.read(red(b""))
+    with pytest.raises(Violation, match=r"a does not show b'x' of log, and a\.1\.1\.0 is"):
+        checker.finished({})
+    placed = past.replay.by_id["a.1.1.0"]
+    past.replay.by_id["a.1.1.0"] = placed._replace(outcome=Outcome(Verdict.EXPIRED, None))
+    past.reads.clear()
+    checker.finished({})
 
 
 def test_read_levels_catches_what_is_there_twice() -> None:
