@@ -12,7 +12,7 @@ from kvstore.store.pending_writes import PendingWrites
 from kvstore.store.red_state import RedState
 from kvstore.store.store import Store
 from kvstore.store.waiters import Waiters
-from tests.kvstore.store import test_store
+from tests.kvstore.store import test_expiry, test_store
 from tests.simulator.mutation import Edit, Mutant, what_breaks
 from tests.simulator.store.plan import draw_store_plan
 from tests.simulator.store.run import StoreRun
@@ -183,6 +183,38 @@ MUTANTS = [
             Edit(green_state, "apply", "if known.digest != digest:", "if False:"),
             Edit(red_state, "apply", "if known.digest != digest:", "if False:"),
         ),
+    ),
+    Mutant(
+        "a copy past its expiry is applied",
+        ("idempotency", "durable_tree", "equal_states", "read_levels"),
+        (
+            Edit(green_state, "apply", "position > expires", "False"),
+            Edit(red_state, "apply", "position > expires", "False"),
+        ),
+    ),
+    Mutant(
+        "a copy never expires",
+        ("idempotency",),
+        (Edit(Store, "_send_batch", "expiry_of(batch[0].line)", "10**9"),),
+    ),
+    Mutant(
+        "a copy expires by when it was sent, not by when it came",
+        (),
+        (Edit(Store, "_send_batch", "batch[0].line", "self._log.queue.green"),),
+        test=test_expiry.test_a_copy_expires_by_what_its_node_knew_when_it_came_not_when_it_was_sent,
+    ),
+    Mutant(
+        "red messages count for when a copy expires",
+        (),
+        (
+            Edit(
+                Store,
+                "write",
+                "self._log.queue.green",
+                "self._log.queue.green + len(list(self._log.queue))",
+            ),
+        ),
+        test=test_expiry.test_a_copy_that_waited_behind_many_red_messages_is_not_applied_again,
     ),
     Mutant(
         "idempotency keys of green writes are forgotten",
