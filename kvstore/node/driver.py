@@ -265,8 +265,12 @@ class Driver:
             self._journal.close()
 
     def fail(self, error: Exception) -> None:
-        """Stops after an exception that broke an invariant: the state of the machines is not to be trusted."""
+        """Stops after an exception that broke an invariant: the state of the machines is not to be trusted. A disk
+        that failed under an effect is no such exception, but the rest of the effects could not be executed."""
         if self._is_closed:
+            return
+        if isinstance(error, DiskError):
+            self._on_disk_failed(error)
             return
         logger.critical("the node stops: %s", error, exc_info=None if isinstance(error, TwinNode) else error)
         self._stop(error)
@@ -430,8 +434,12 @@ class Driver:
 
     def _raise_clock_floor(self, clock: int) -> None:
         """Ensures that the next start begins above this clock, before a peer or the layer above sees it."""
-        if self._clock_floor is not None:
+        if self._clock_floor is None:
+            return
+        try:
             self._clock_floor.raise_above(clock)
+        except OSError as error:
+            raise DiskError(f"the clock floor cannot be written: {error}. Make room, or mend the disk.") from error
 
     def _write_journal(self, entry: Journal) -> None:
         if entry.event is TransportEvent.DROPPED:

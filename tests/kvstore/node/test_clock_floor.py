@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from errno import ENOSPC
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from kvstore.node.synced_numbers import CLOCK_BLOCK, ClockFloor, SyncedNumberError
+from kvstore.node.synced_numbers import CLOCK_BLOCK_FIRST, CLOCK_BLOCK_MAX, ClockFloor, SyncedNumberError
+from transport import TransportConfig
 
 
 def test_a_new_node_begins_at_one(tmp_path: Path) -> None:
@@ -15,7 +20,7 @@ def test_a_new_node_begins_at_one(tmp_path: Path) -> None:
 
 def test_a_restarted_node_begins_above_every_view_it_has_had(tmp_path: Path) -> None:
     floor = ClockFloor(tmp_path)
-    for clock in (5, 6, CLOCK_BLOCK, 2 * CLOCK_BLOCK, 2 * CLOCK_BLOCK + 1):
+    for clock in (5, 6, CLOCK_BLOCK_FIRST, 2 * CLOCK_BLOCK_MAX, 2 * CLOCK_BLOCK_MAX + 1, 2**40):
         floor.raise_above(clock)
         assert ClockFloor(tmp_path).clock > clock
 
@@ -24,10 +29,62 @@ def test_a_block_is_reserved_ahead_so_that_few_views_cost_a_write(tmp_path: Path
     floor = ClockFloor(tmp_path)
     floor.raise_above(1)
     (tmp_path / "clock").unlink()
-    floor.raise_above(CLOCK_BLOCK)
+    floor.raise_above(CLOCK_BLOCK_FIRST)
     assert not (tmp_path / "clock").exists()
-    floor.raise_above(CLOCK_BLOCK + 1)
+    floor.raise_above(CLOCK_BLOCK_FIRST + 1)
     assert (tmp_path / "clock").exists()
+
+
+def test_the_starts_of_a_crash_loop_stay_within_what_peers_accept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers: dict[Path, int] = {}  # a disk that is fast enough for this
+    monkeypatch.setattr("kvstore.node.synced_numbers.read_number", numbers.get)
+    monkeypatch.setattr("kvstore.node.synced_numbers.write_number", numbers.__setitem__)
+    for _ in range(100_000):
+        floor = ClockFloor(tmp_path)
+        floor.raise_above(floor.clock)  # its first broadcast, and then it crashes
+    assert ClockFloor(tmp_path).clock < TransportConfig().clock_jump_max / 10_000
+
+
+@given(st.lists(st.integers(1, 3 * CLOCK_BLOCK_MAX), max_size=30))
+def test_a_start_adds_little_more_than_twice_what_it_has_used(steps: list[int]) -> None:
+    with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda descriptor: None)
+        floor = ClockFloor(Path(directory))
+        clock = floor.clock
+        for step in steps:
+            clock += step
+            floor.raise_above(clock)
+            following = ClockFloor(Path(directory)).clock
+            used = clock - floor.clock
+            assert clock < following <= floor.clock + 2 * used + CLOCK_BLOCK_FIRST
+            assert following <= clock + CLOCK_BLOCK_MAX
+
+
+def test_syncs_become_rare_under_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[int] = []
+    monkeypatch.setattr("kvstore.node.synced_numbers.write_number", lambda path, number: written.append(number))
+    floor, syncs = ClockFloor(tmp_path), {}
+    for million in range(1, 101):
+        for clock in range((million - 1) * 1_000_000, million * 1_000_000, 1_000):
+            floor.raise_above(clock)
+        syncs[million] = len(written)
+    assert (syncs[1], syncs[16], syncs[100]) == (10, 14, 19)
+
+
+def test_what_the_disk_refused_is_not_reserved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    floor = ClockFloor(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", _refuse)
+        with pytest.raises(OSError, match="No space left"):
+            floor.raise_above(7)
+    floor.raise_above(7)
+    assert ClockFloor(tmp_path).clock > 7
+
+
+def _refuse(descriptor: int) -> None:
+    raise OSError(ENOSPC, "No space left on device")
 
 
 def test_a_damaged_record_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:

@@ -6,18 +6,20 @@ import asyncio
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from corel.config import CorelConfig
-from corel.lmdb_log import DiskFull, LmdbLog, StalledDisk
+from corel.lmdb_log import DiskError, DiskFull, LmdbLog, StalledDisk
 from corel.messages import MessageId
 from corel.quorum import Roster
 from corel.stages import Stage
 from corel.storage import LogWrite
 from kvstore.node.restarting import RestartingDriver
+from kvstore.node.synced_numbers import ClockFloor
 from kvstore.store.operations import Put, Write
 from kvstore.store.replies import Accepted, Ack, Answer, Done, Failed, Trouble
 from kvstore.store.write_codec import encode_write
@@ -170,6 +172,31 @@ def test_a_node_whose_disk_is_full_leaves_keeps_what_it_has_and_comes_back(
         await nodes.close()
 
     asyncio.run(scenario())
+
+
+def test_a_node_whose_disk_refuses_the_clock_floor_leaves_and_comes_back(
+    broadcast_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        nodes = Nodes("a", broadcast_port, tmp_path)
+        node = nodes.start("a")
+        await nodes.primary("a")
+        await nodes.done("a", b"first")
+        with monkeypatch.context() as patch:
+            patch.setattr(ClockFloor, "raise_above", _no_space)
+            await nodes.eventually(lambda: isinstance(node.trouble, DiskError))
+            assert "the clock floor cannot be written" in str(node.trouble)
+            assert nodes.value("a") == b"first", "it answers reads"
+        await nodes.eventually(lambda: node.trouble is None)
+        await nodes.primary("a")
+        await nodes.done("a", b"again")
+        await nodes.close()
+
+    asyncio.run(scenario())
+
+
+def _no_space(floor: ClockFloor, clock: int) -> None:
+    raise OSError(ENOSPC, "No space left on device")
 
 
 def test_others_go_on_without_a_node_whose_disk_stalls_and_it_catches_up(
