@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from corel.lmdb_log import DiskError
+from corel.lmdb_log import DiskError, UnusableLog
 from kvstore.store import InvalidWrite, Overloaded, Trouble
 
 
@@ -36,6 +36,8 @@ def problem_of(error: Exception) -> Problem:
     if isinstance(error, InvalidWrite):
         status = 413 if error.code in ("value_too_large", "txn_too_large") else 400
         return Problem(status, error.code, str(error))
+    if isinstance(error, UnusableLog):
+        return trouble(Trouble.AWAY, f"{error} Nothing was accepted. Try again in a second, or another node.")
     if isinstance(error, DiskError):
         return Problem(500, "damaged", f"What is on this node's disk cannot be read: {error}")
     if isinstance(error, Overloaded):

@@ -9,6 +9,10 @@ wrong answer (trap 11). Values are few and large, because py-lmdb gives up and r
 every put.
 
 The map is reserved once, large and sparse: nothing has to grow under open readers.
+
+When LMDB cannot write its meta page, it refuses every later transaction, readers' too (MDB_PANIC), until the
+environment is opened again (`reopen_if_unusable`). Of the two meta pages one is whole whatever the disk did, so
+what was written before is there.
 """
 
 from __future__ import annotations
@@ -60,6 +64,10 @@ class StalledDisk(DiskError):
     """A write takes too long."""
 
 
+class UnusableLog(DiskError):
+    """No transaction can begin until the environment is opened again. Nothing on disk is known to be damaged."""
+
+
 class LmdbLog:
     """The log of one node. `is_new_cluster` lets an empty log vote: there is nothing that its disk can have
     lost."""
@@ -68,13 +76,13 @@ class LmdbLog:
         self, directory: Path, cluster: str, node: str, is_new_cluster: bool = False, map_bytes: int = MAP_BYTES
     ) -> None:
         self.directory = directory
+        self._map_bytes = map_bytes
+        self._is_read_only = self._is_reopened = False
         directory.mkdir(parents=True, exist_ok=True)
         self._lock = _lock(directory)
         try:
             self._environment = _open(directory, map_bytes)
-            self._messages = self._environment.open_db(b"messages")
-            self._order = self._environment.open_db(b"order")
-            self._meta = self._environment.open_db(b"meta")
+            self._open_tables()
             self.uuid = self._identify(cluster, node, is_new_cluster)
         except lmdb.Error as error:
             os.close(self._lock)
@@ -84,15 +92,54 @@ class LmdbLog:
             raise
         self._cache: OrderedDict[int, list[Record]] = OrderedDict()
 
+    def _open_tables(self) -> None:
+        self._messages, self._order, self._meta = map(self.table, ("messages", "order", "meta"))
+
     def close(self) -> None:
         self._environment.close()
         os.close(self._lock)
 
+    def reopen_if_unusable(self, open_tables: Callable[[], None] = lambda: None) -> bool:
+        """Opens the environment again if no transaction can begin, and returns whether it did. `open_tables` opens
+        every `table` of before again. A disk that cannot be opened for writing is opened for reading, and the next
+        call tries again. Not to be called while any thread has a transaction."""
+        if self._is_usable():
+            return False
+        self._environment.close()
+        self._is_reopened = True
+        try:
+            self._environment, self._is_read_only = self._open_again()
+            self._open_tables()
+            self._check_identity()
+            open_tables()
+        except BaseException as error:
+            self._environment.close()  # so that the next call begins anew
+            if isinstance(error, lmdb.Error):
+                raise _unusable(self.directory, error) from error
+            raise
+        return True
+
+    def _is_usable(self) -> bool:
+        try:
+            self._environment.begin().abort()
+        except lmdb.Error:
+            return False
+        return not self._is_read_only
+
+    def _open_again(self) -> tuple[lmdb.Environment, bool]:
+        if not (self.directory / "data.mdb").exists():  # LMDB would begin a new one
+            raise UnusableLog(f"{self.directory / 'data.mdb'} is gone. Bring it back, or restart the node.")
+        try:
+            return _open(self.directory, self._map_bytes), False
+        except lmdb.Error:  # as when the kernel has made the file system read-only
+            return _open(self.directory, self._map_bytes, readonly=True), True
+
     # Writing
 
     def write(self, write: LogWrite, also: Callable[[Any], None] | None = None) -> None:
-        """Returns when all of the write is on disk, or raises, and none of it is. `also` may put more into the
-        same transaction, into tables of its own."""
+        """Returns when all of the write is on disk, or raises, and none of it is; only if the log is unusable then
+        may it be there when the log has been opened again. `also` may put more into the same transaction, into
+        tables of its own."""
         try:
             with self._environment.begin(write=True) as transaction:
                 if also is not None:
@@ -130,18 +177,22 @@ class LmdbLog:
     # What the layer above keeps in the same environment
 
     def table(self, name: str) -> Any:
-        """Returns a table, which is created if it does not exist. Not to be called while another thread writes:
-        LMDB would wait for that thread, and that thread for the interpreter's lock."""
-        return self._environment.open_db(name.encode())
+        """Returns a table, which is created if it does not exist, unless the log has been opened again. Not to be
+        called while another thread writes: LMDB would wait for that thread, and that thread for the interpreter's
+        lock."""
+        return self._environment.open_db(name.encode(), create=not self._is_reopened)
 
     def read(self, table: Any) -> Any:
         """Returns a transaction that reads this table, as a context manager."""
-        return self._environment.begin(db=table)
+        try:
+            return self._environment.begin(db=table)
+        except lmdb.Error as error:
+            raise _unusable(self.directory, error) from error
 
     # Reading
 
     def load(self) -> Image:
-        with self._environment.begin(buffers=False) as transaction:
+        with self.read(self._messages) as transaction:
             lines = _lines(self.unpack(transaction.get(b"lines", db=self._meta), "lines"))
             position, arrivals = self.unpack(transaction.get(b"yellow", db=self._meta), "yellow")
             yellow = Yellow(position, tuple(_arrivals(arrivals)))
@@ -161,7 +212,7 @@ class LmdbLog:
 
     def _green_arrivals(self, first: int, count: int) -> list[int]:
         found: list[int] = []
-        with self._environment.begin(db=self._order) as transaction, transaction.cursor() as cursor:
+        with self.read(self._order) as transaction, transaction.cursor() as cursor:
             is_there = _seek(cursor, first)
             while is_there and len(found) < count:
                 start = int.from_bytes(cursor.key(), "big")
@@ -194,7 +245,7 @@ class LmdbLog:
         for start, batch in reversed(self._cache.items()):
             if start <= arrival < start + len(batch):
                 return batch[arrival - start]
-        with self._environment.begin(db=self._messages) as transaction, transaction.cursor() as cursor:
+        with self.read(self._messages) as transaction, transaction.cursor() as cursor:
             if not _seek(cursor, arrival):
                 raise self._damaged(f"message {arrival} is missing")
             batch = self._batch(cursor)
@@ -222,7 +273,7 @@ class LmdbLog:
     # Identity
 
     def _identify(self, cluster: str, node: str, is_new_cluster: bool) -> str:
-        with self._environment.begin(db=self._meta) as transaction:
+        with self.read(self._meta) as transaction:
             value = transaction.get(b"identity")
         if value is None:
             return self._initialize(cluster, node, is_new_cluster)
@@ -239,6 +290,16 @@ class LmdbLog:
                 f"{cluster}. Give this node its own --data directory."
             )
         return str(uuid)
+
+    def _check_identity(self) -> None:
+        """Raises if this is not the log that was open before: what the node has in memory belongs to that one."""
+        with self.read(self._meta) as transaction:
+            identity = self.unpack(transaction.get(b"identity"), "identity")
+        if identity[-1] != self.uuid:
+            raise DiskError(
+                f"{self.directory} holds another log than the one that this node has opened. Bring that one back, "
+                "or restart the node."
+            )
 
     def _initialize(self, cluster: str, node: str, is_new_cluster: bool) -> str:
         uuid = str(uuid4())
@@ -274,9 +335,18 @@ def _damaged(directory: Path, why: str) -> DiskError:
     )
 
 
-def _open(directory: Path, map_bytes: int) -> lmdb.Environment:
+def _unusable(directory: Path, error: lmdb.Error) -> UnusableLog:
+    return UnusableLog(f"{directory} cannot be used now: {error}. The node opens it again by itself.")
+
+
+def _open(directory: Path, map_bytes: int, readonly: bool = False) -> lmdb.Environment:
     return lmdb.open(
-        str(directory), map_size=map_bytes, max_dbs=_TABLES_MAX, max_readers=_READERS_MAX, readahead=False
+        str(directory),
+        map_size=map_bytes,
+        max_dbs=_TABLES_MAX,
+        max_readers=_READERS_MAX,
+        readahead=False,
+        readonly=readonly,
     )
 
 
@@ -302,6 +372,8 @@ def _explained(error: lmdb.Error, directory: Path) -> DiskError:
         return DiskFull(f"no room in {directory}: {error}. Make room; the node takes writes again by itself.")
     if isinstance(error, lmdb.ReadonlyError) or os.strerror(errno.EROFS) in text:
         return DiskError(f"{directory} cannot be written: {error}. Remount it writable; the node goes on then.")
+    if isinstance(error, lmdb.PanicError):
+        return _unusable(directory, error)
     if isinstance(error, _DAMAGE):
         return _damaged(directory, str(error))
     return DiskError(f"{directory}: {error}")

@@ -29,14 +29,18 @@ class LmdbTree:
 
     def __init__(self, log: LmdbLog) -> None:
         self._log = log
-        self._items = log.table("items")
-        self._fates = log.table("fates")
-        self._memories = log.table("memories")
-        self._ages = log.table("ages")
-        self._state = log.table("state")
+        self.open_tables()
         self.line = self.revision = 0
         """The state on disk as of the last `load`."""
         self.load()
+
+    def open_tables(self) -> None:
+        """Opens the tables, for the first time or because the log has been opened again."""
+        self._items = self._log.table("items")
+        self._fates = self._log.table("fates")
+        self._memories = self._log.table("memories")
+        self._ages = self._log.table("ages")
+        self._state = self._log.table("state")
 
     def load(self) -> None:
         """Reads the line and the revision of the state on disk."""

@@ -2,7 +2,8 @@
 
 A message becomes green when it is on every member's disk, so a node whose disk is full or stalls leaves the others
 (trap 8). It keeps its log open for reading, retries its disk, and when a write succeeds comes back as a new
-incarnation that has read its log (decision 14)."""
+incarnation that has read its log (decision 14). If LMDB refuses every transaction since the failed write, the node
+opens its log again first."""
 
 from __future__ import annotations
 
@@ -112,6 +113,7 @@ class RestartingDriver:
         self._codec.bind(stack.log.generation)
         disk = Disk(self.log, self._tree, config.log.sync_stall_ms)
         driver = Driver(stack, channel, self._codec, self._on_stopped, clock_floor, journal, disk)
+        self._last_begun = driver
         try:
             self._tree.load()
             store = Store(stack.log, self._tree, driver.submit, driver.check_primary, config.store)
@@ -141,11 +143,15 @@ class RestartingDriver:
         await self._writer_ended()
         while True:
             try:
+                self._reopen_log()
                 trial = asyncio.get_running_loop().run_in_executor(None, self.log.try_write)
                 await asyncio.shield(trial)
                 self._begin(self.chaos or Chaos())
             except (DiskError, UdpError, SyncedNumberError, OSError) as error:
                 logger.warning("the node cannot come back yet: %s", error)
+                await self._writer_ended()
+                with contextlib.suppress(DiskError):  # the next attempt meets it again, and says so
+                    self._reopen_log()
                 await asyncio.sleep(RETRY_SECONDS)
             except asyncio.CancelledError:
                 with contextlib.suppress(DiskError):
@@ -161,6 +167,15 @@ class RestartingDriver:
                 self.trouble = None
                 return
 
+    def _reopen_log(self) -> None:
+        """Opens log and tree again if LMDB refuses every transaction, so that reads go on and writes can. Nobody
+        has a transaction now: the writing thread and the trial have ended, and reads begin and end on this event
+        loop."""
+        if self.log.reopen_if_unusable(self._tree.open_tables):
+            logger.warning("the log has been opened again: the disk had refused a write of LMDB's meta page")
+
     async def _writer_ended(self) -> None:
-        while self.driver.writer is not None and self.driver.writer.is_alive():
+        """Waits until no thread writes, not even that of an incarnation which failed while it began."""
+        writer = self._last_begun.writer
+        while writer is not None and writer.is_alive():
             await asyncio.sleep(0.02)

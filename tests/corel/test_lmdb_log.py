@@ -6,15 +6,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import lmdb
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from corel.lmdb_log import DiskError, DiskFull, LmdbLog
+from corel.lmdb_log import DiskError, DiskFull, LmdbLog, UnusableLog
 from corel.messages import MessageId
 from corel.storage import Image, Lines, LogWrite, Record, Yellow
+from tests.failing_disk import refuse_meta_writes
 from tests.simulator.corel.memory_log import MemoryLog
 from transport.messages import Machine, ViewId
 
@@ -137,6 +139,94 @@ def test_lmdb_errors_say_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(DiskError, match=r"cannot be written.*Remount it writable"):
         store.write(LogWrite((), (), None, lines(0)))
     monkeypatch.undo()
+    store.close()
+
+
+def test_a_log_whose_meta_page_could_not_be_written_is_opened_again_and_has_everything() -> None:
+    with TemporaryDirectory() as directory:
+        store = LmdbLog(Path(directory), "test", "a")
+        table = store.table("more")
+        store.write(LogWrite((record(0, A, 1), record(1, B, 1)), (1,), None, lines(2, green=1, streams=((B, 1),))))
+        assert not store.reopen_if_unusable(), "it is usable"
+        refuse_meta_writes(Path(directory))
+        with pytest.raises(DiskFull):
+            store.write(LogWrite((record(2, A, 2),), (), None, lines(3)))
+        for use in (store.load, store.try_write, lambda: store.body(1), lambda: store.green(0, 1)):
+            with pytest.raises(UnusableLog, match=r"MDB_PANIC.*opens it again by itself"):
+                use()
+        assert store.reopen_if_unusable()
+        with pytest.raises(UnusableLog, match="another environment"):
+            store.read(table)
+        image = store.load()
+        assert (image.queue.green, [entry.id for entry in image.queue.red]) == (1, [MessageId(A, 1)])
+        assert [entry.id for entry in store.green(0, 10)] == [MessageId(B, 1)]
+        store.write(LogWrite((record(2, A, 2),), (), None, lines(3, green=1)))
+        assert store.body(2) == b"body"
+        store.close()
+
+
+def test_a_disk_that_cannot_be_opened_for_writing_is_read_until_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LmdbLog(tmp_path, "test", "a")
+    store.write(LogWrite((record(0, A, 1),), (), None, lines(1)))
+    refuse_meta_writes(tmp_path)
+    with pytest.raises(DiskFull):
+        store.try_write()
+    open_environment = lmdb.open
+
+    def read_only(path: str, **options: object) -> lmdb.Environment:
+        if not options["readonly"]:
+            raise lmdb.Error(f"{path}: Read-only file system")
+        return open_environment(path, **options)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr("lmdb.open", read_only)
+        assert store.reopen_if_unusable()
+        assert store.body(0) == b"body"
+        with pytest.raises(DiskError, match="Remount it writable"):
+            store.try_write()
+        assert store.reopen_if_unusable(), "it tries again, in vain"
+        assert store.body(0) == b"body"
+    assert store.reopen_if_unusable()
+    store.try_write()
+    assert not store.reopen_if_unusable()
+    store.close()
+
+
+def test_a_log_that_cannot_be_opened_again_is_tried_again(tmp_path: Path) -> None:
+    store = LmdbLog(tmp_path, "test", "a")
+    store.write(LogWrite((record(0, A, 1),), (), None, lines(1)))
+    refuse_meta_writes(tmp_path)
+    with pytest.raises(DiskFull):
+        store.try_write()
+    (tmp_path / "data.mdb").rename(tmp_path / "elsewhere")
+    with pytest.raises(UnusableLog, match=r"is gone\. Bring it back"):
+        store.reopen_if_unusable()
+    with pytest.raises(UnusableLog, match="closed"):
+        store.body(0)
+    assert not (tmp_path / "data.mdb").exists(), "it does not begin anew"
+    (tmp_path / "data.mdb").touch()
+    with pytest.raises(UnusableLog, match="NOTFOUND"):
+        store.reopen_if_unusable()
+    (tmp_path / "elsewhere").rename(tmp_path / "data.mdb")
+    with pytest.raises(ZeroDivisionError):
+        store.reopen_if_unusable(lambda: print(1 // 0))
+    assert store.reopen_if_unusable()
+    assert store.body(0) == b"body"
+    store.close()
+
+
+def test_another_log_is_not_taken_for_the_one_that_was_open(tmp_path: Path) -> None:
+    LmdbLog(tmp_path / "other", "test", "a").close()
+    store = LmdbLog(tmp_path / "own", "test", "a")
+    refuse_meta_writes(tmp_path / "own")
+    with pytest.raises(DiskFull):
+        store.try_write()
+    (tmp_path / "other" / "data.mdb").rename(tmp_path / "own" / "data.mdb")
+    for _ in range(2):
+        with pytest.raises(DiskError, match=r"holds another log.*or restart the node"):
+            store.reopen_if_unusable()
     store.close()
 
 

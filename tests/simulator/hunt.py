@@ -7,6 +7,7 @@ from functools import partial
 
 import tests.simulator.corel.mutants
 import tests.simulator.membership.mutants
+import tests.simulator.node.mutants
 import tests.simulator.store.mutants
 import tests.simulator.transport.mutants
 from tests.simulator.mutation import fails_with, hunt
@@ -16,6 +17,7 @@ FAMILIES = (
     tests.simulator.membership.mutants,
     tests.simulator.corel.mutants,
     tests.simulator.store.mutants,
+    tests.simulator.node.mutants,
 )
 
 

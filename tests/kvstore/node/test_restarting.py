@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from corel.config import CorelConfig
-from corel.lmdb_log import DiskError, DiskFull, LmdbLog, StalledDisk
+from corel.lmdb_log import DiskError, DiskFull, LmdbLog, StalledDisk, UnusableLog
 from corel.messages import MessageId
 from corel.quorum import Roster
 from corel.stages import Stage
@@ -24,6 +24,7 @@ from kvstore.store.operations import Put, Write
 from kvstore.store.replies import Accepted, Ack, Answer, Done, Failed, Trouble
 from kvstore.store.write_codec import encode_write
 from tests.drivers import loopback_config
+from tests.failing_disk import refuse_meta_writes
 from transport.effects import Reason
 
 NEVER = float("inf")
@@ -169,6 +170,74 @@ def test_a_node_whose_disk_is_full_leaves_keeps_what_it_has_and_comes_back(
         await nodes.primary("a")
         assert await nodes.done("a", b"again") == "a.2.1.0"
         assert nodes.value("a") == b"again"
+        await nodes.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_node_whose_disk_refuses_a_meta_page_opens_its_log_again_answers_reads_and_comes_back(
+    broadcast_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        nodes = Nodes("a", broadcast_port, tmp_path)
+        node = nodes.start("a")
+        await nodes.primary("a")
+        await nodes.done("a", b"first")
+        await nodes.eventually(lambda: node.store.green.unwritten == 0)
+        trials: list[None] = []
+        try_write = node.log.try_write
+
+        def refused_twice() -> None:
+            trials.append(None)
+            if len(trials) <= 2:
+                refuse_meta_writes(tmp_path / "a")  # the environment that was opened last
+            try_write()
+
+        monkeypatch.setattr(node.log, "try_write", refused_twice)
+        refuse_meta_writes(tmp_path / "a")
+        assert isinstance(await nodes.put("a", b"lost"), Failed)
+        assert isinstance(node.trouble, DiskError)
+        for attempt in (1, 2):
+            await nodes.eventually(lambda: len(trials) == attempt and is_readable(node))  # noqa: B023
+            assert nodes.value("a") == b"first"
+        await nodes.eventually(lambda: node.trouble is None)
+        assert len(trials) == 3
+        await nodes.primary("a")
+        assert nodes.value("a") == b"first"
+        await nodes.done("a", b"again")
+        assert nodes.value("a") == b"again"
+        await nodes.eventually(lambda: node.store.green.unwritten == 0)
+        assert len(nodes.green("a")) == 2
+        await nodes.close()
+
+    asyncio.run(scenario())
+
+
+def is_readable(node: RestartingDriver) -> bool:
+    try:
+        node.store.find("key")
+    except UnusableLog:
+        return False
+    return True
+
+
+def test_a_read_that_meets_the_failed_disk_first_makes_the_node_leave_not_stop(
+    broadcast_port: int, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        nodes = Nodes("a", broadcast_port, tmp_path)
+        node = nodes.start("a")
+        await nodes.primary("a")
+        await nodes.done("a", b"first")
+        await nodes.eventually(lambda: node.store.green.unwritten == 0)
+        refuse_meta_writes(tmp_path / "a")
+        with pytest.raises(DiskFull):
+            node.log.try_write()
+        node.driver._guard(lambda: node.store.find("other") and None)  # as the store does when it applies
+        assert isinstance(node.trouble, UnusableLog)
+        await nodes.eventually(lambda: node.trouble is None)
+        await nodes.primary("a")
+        await nodes.done("a", b"again")
         await nodes.close()
 
     asyncio.run(scenario())

@@ -1,0 +1,55 @@
+"""One-line bugs in what a node does with its disk, and the directed tests that notice them."""
+
+from __future__ import annotations
+
+from corel.lmdb_log import LmdbLog
+from kvstore.node.synced_numbers import ClockFloor
+from tests.corel import test_lmdb_log
+from tests.kvstore.node import test_clock_floor
+from tests.simulator.mutation import Edit, Mutant
+
+SEEDS_MAX = 0
+
+MUTANTS = [
+    Mutant(
+        "the first block of the clock is as large as the last",
+        (),
+        (Edit(ClockFloor, "__init__", "self._block = CLOCK_BLOCK_FIRST", "self._block = CLOCK_BLOCK_MAX"),),
+        test=test_clock_floor.test_the_starts_of_a_crash_loop_stay_within_what_peers_accept,
+    ),
+    Mutant(
+        "the blocks of the clock stay small under load",
+        (),
+        (Edit(ClockFloor, "raise_above", "min(2 * self._block, CLOCK_BLOCK_MAX)", "self._block"),),
+        test=test_clock_floor.test_syncs_become_rare_under_load,
+    ),
+    Mutant(
+        "a clock that the disk has refused counts as reserved",
+        (),
+        (
+            Edit(
+                ClockFloor,
+                "raise_above",
+                "write_number(self._path, clock + self._block)",
+                "self._reserved = clock + self._block; write_number(self._path, self._reserved)",
+            ),
+        ),
+        test=test_clock_floor.test_what_the_disk_refused_is_not_reserved,
+    ),
+    Mutant(
+        "a log that LMDB refuses to use is not opened again",
+        (),
+        (Edit(LmdbLog, "reopen_if_unusable", "if self._is_usable():", "if True:"),),
+        test=test_lmdb_log.test_a_log_whose_meta_page_could_not_be_written_is_opened_again_and_has_everything,
+    ),
+    Mutant(
+        "a log that is opened again keeps the tables of before",
+        (),
+        (Edit(LmdbLog, "reopen_if_unusable", "self._open_tables()", "pass"),),
+        test=test_lmdb_log.test_a_log_whose_meta_page_could_not_be_written_is_opened_again_and_has_everything,
+    ),
+]
+
+
+def broken_property(seed: int, nodes: tuple[int, int]) -> str | None:
+    raise NotImplementedError("a node has no simulation of its own")
