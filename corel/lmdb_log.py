@@ -21,11 +21,10 @@ import errno
 import fcntl
 import os
 from array import array
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from sys import byteorder
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import uuid4
 from zlib import crc32
 
@@ -34,6 +33,7 @@ import msgpack
 
 from corel.message_queue import chained
 from corel.messages import DIGEST_BYTES, EMPTY_DIGEST, Entry, MessageId, digest_of
+from corel.record_cache import RecordCache
 from corel.storage import Image, Lines, LogWrite, Record, Yellow, restore
 from transport import Machine, ViewId
 
@@ -43,7 +43,7 @@ MAP_BYTES = 64 * 1024**3
 
 _READERS_MAX = 126
 _TABLES_MAX = 16
-_BATCHES_CACHED = 32
+_Bytes: TypeAlias = bytes | memoryview
 _CHECKSUM_BYTES = 4
 _DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 _FREE_BYTES_MIN = 4 * 1024**2
@@ -90,7 +90,7 @@ class LmdbLog:
         except BaseException:
             os.close(self._lock)
             raise
-        self._cache: OrderedDict[int, list[Record]] = OrderedDict()
+        self._cache = RecordCache()
 
     def _open_tables(self) -> None:
         self._messages, self._order, self._meta = map(self.table, ("messages", "order", "meta"))
@@ -182,9 +182,12 @@ class LmdbLog:
         lock."""
         return self._environment.open_db(name.encode(), create=not self._is_reopened)
 
-    def read(self, table: Any) -> Any:
-        """Returns a transaction that reads this table, as a context manager."""
+    def read(self, table: Any, buffers: bool = False) -> Any:
+        """Returns a transaction that reads this table, as a context manager. With `buffers`, its values are not
+        copied, and are not to be used after it."""
         try:
+            if buffers:
+                return self._environment.begin(db=table, buffers=True)
             return self._environment.begin(db=table)
         except lmdb.Error as error:
             raise _unusable(self.directory, error) from error
@@ -192,13 +195,14 @@ class LmdbLog:
     # Reading
 
     def load(self) -> Image:
-        with self.read(self._messages) as transaction:
+        """Returns what a node starts with. The bodies of messages that are not green are not in memory then: they
+        are read when they are needed. Nor are they meanwhile, but for one batch."""
+        self._cache.clear()
+        with self.read(self._messages, buffers=True) as transaction:
             lines = _lines(self.unpack(transaction.get(b"lines", db=self._meta), "lines"))
             position, arrivals = self.unpack(transaction.get(b"yellow", db=self._meta), "yellow")
             yellow = Yellow(position, tuple(_arrivals(arrivals)))
-            logged = [record.entry() for record in self._scan(transaction, lines.open_from)]
-        for entry in logged:
-            entry.body = None  # read from disk when it is needed
+            logged = list(self._entries(transaction, lines.open_from))
         if logged and logged[-1].arrival + 1 != lines.next_arrival:
             raise self._damaged(f"messages end at {logged[-1].arrival}, not at {lines.next_arrival - 1}")
         return restore(lines, yellow, logged, digest_of(self.uuid.encode()))
@@ -242,28 +246,27 @@ class LmdbLog:
         return content[:DIGEST_BYTES], _arrivals(content[DIGEST_BYTES:])
 
     def _record(self, arrival: int) -> Record:
-        for start, batch in reversed(self._cache.items()):
-            if start <= arrival < start + len(batch):
-                return batch[arrival - start]
-        with self.read(self._messages) as transaction, transaction.cursor() as cursor:
+        known = self._cache.find(arrival)
+        if known is not None:
+            return known
+        with self.read(self._messages, buffers=True) as transaction, transaction.cursor() as cursor:
             if not _seek(cursor, arrival):
                 raise self._damaged(f"message {arrival} is missing")
-            batch = self._batch(cursor)
+            batch, size = self._batch(cursor), len(cursor.value())
         start = batch[0].arrival
         if arrival >= start + len(batch):
             raise self._damaged(f"message {arrival} is missing")
-        self._cache[start] = batch
-        if len(self._cache) > _BATCHES_CACHED:
-            self._cache.popitem(last=False)
+        self._cache.add(batch, size)
         return batch[arrival - start]
 
-    def _scan(self, transaction: Any, first: int) -> Iterator[Record]:
+    def _entries(self, transaction: Any, first: int) -> Iterator[Entry]:
+        """Yields the messages from this arrival on, without bodies."""
         with transaction.cursor(db=self._messages) as cursor:
             is_there = _seek(cursor, first) or cursor.first()
             while is_there:
                 for record in self._batch(cursor):
                     if record.arrival >= first:
-                        yield record
+                        yield record.entry_without_body()
                 is_there = cursor.next()
 
     def _batch(self, cursor: Any) -> list[Record]:
@@ -311,11 +314,11 @@ class LmdbLog:
 
     # Checksums
 
-    def unpack(self, value: bytes | None, what: str) -> Any:
+    def unpack(self, value: _Bytes | None, what: str) -> Any:
         """Returns what `pack` packed. Raises if it is damaged or missing, and says what."""
         return msgpack.unpackb(self._verified(value, what), strict_map_key=False)
 
-    def _verified(self, value: bytes | None, what: str) -> bytes:
+    def _verified(self, value: _Bytes | None, what: str) -> _Bytes:
         if value is None or len(value) < _CHECKSUM_BYTES:
             raise self._damaged(f"{what} is missing")
         content = value[_CHECKSUM_BYTES:]
@@ -412,8 +415,8 @@ def _arrivals_to_bytes(arrivals: Sequence[int]) -> bytes:
     return numbers.tobytes()
 
 
-def _arrivals(content: bytes) -> list[int]:
-    numbers = array("Q", content)
+def _arrivals(content: _Bytes) -> list[int]:
+    numbers = array("Q", bytes(content))
     if byteorder == "big":
         numbers.byteswap()
     return numbers.tolist()

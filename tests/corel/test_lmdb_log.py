@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -228,6 +229,29 @@ def test_another_log_is_not_taken_for_the_one_that_was_open(tmp_path: Path) -> N
         with pytest.raises(DiskError, match=r"holds another log.*or restart the node"):
             store.reopen_if_unusable()
     store.close()
+
+
+def test_bodies_of_what_is_not_green_are_read_when_they_are_needed_not_at_the_start() -> None:
+    count, at_once, body_bytes = 2_000, 50, 10_000
+    with TemporaryDirectory() as directory:
+        store = LmdbLog(Path(directory), "test", "a")
+        for first in range(0, count, at_once):
+            records = [
+                record(arrival, A, arrival + 1, body=bytes(body_bytes))
+                for arrival in range(first, first + at_once)
+            ]
+            store.write(LogWrite(tuple(records), (), None, lines(first + at_once)))
+        store.body(0)
+        tracemalloc.start()
+        image = store.load()
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < count * body_bytes / 4
+        red = list(image.queue.red)
+        assert len(red) == count
+        assert {(entry.body, entry.size) for entry in red} == {(None, body_bytes)}
+        assert store.body(red[-1].arrival) == bytes(body_bytes)
+        store.close()
 
 
 @st.composite

@@ -37,6 +37,12 @@ MUTANTS = [
         test=test_clock_floor.test_what_the_disk_refused_is_not_reserved,
     ),
     Mutant(
+        "all bodies that are not green are in memory at the start",
+        (),
+        (Edit(LmdbLog, "_entries", "record.entry_without_body()", "record.entry()"),),
+        test=test_lmdb_log.test_bodies_of_what_is_not_green_are_read_when_they_are_needed_not_at_the_start,
+    ),
+    Mutant(
         "a log that LMDB refuses to use is not opened again",
         (),
         (Edit(LmdbLog, "reopen_if_unusable", "if self._is_usable():", "if True:"),),
