@@ -141,6 +141,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             return
         body = json.dumps({"error": code, "message": message}).encode()
         head = f"HTTP/1.1 {status} {code}\r\ncontent-type: application/json\r\nconnection: close\r\n"
+        if status == 503:
+            head += "retry-after: 1\r\n"
         self.transport.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
         self.transport.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import resource
 import socket
 import time
@@ -345,6 +346,20 @@ def test_bodies_that_are_coming_take_no_more_than_there_is_room_for_and_give_it_
         assert 429 in statuses
         assert set(statuses) <= {0, 408, 429}  # 0 if it hung up while we were sending
     assert hasty.put(key, bytes(1_000_000)).status == 200
+
+
+def test_a_connection_too_many_is_told_when_to_try_again(tmp_path: Path) -> None:
+    few = "import api.http_protocol; api.http_protocol.CONNECTIONS_MAX = 3"
+    with Cluster("a", tmp_path, prelude=few) as cluster, contextlib.ExitStack() as stack:
+        node = cluster.start()["a"]
+        for _ in range(10):
+            client = stack.enter_context(node.connect())
+        answer = received(client)
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.split(b"\r\n")[0] == b"HTTP/1.1 503 too_many_connections"
+        assert b"retry-after: 1" in head.split(b"\r\n")
+        assert json.loads(body)["error"] == "too_many_connections"
+        assert int(head.lower().partition(b"content-length: ")[2].split()[0]) == len(body)
 
 
 def test_a_thousand_idle_connections_hold_up_nobody(cluster: Cluster, key: str) -> None:
