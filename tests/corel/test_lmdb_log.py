@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from corel.lmdb_log import DiskError, DiskFull, LmdbLog, UnusableLog
-from corel.messages import MessageId
+from corel.message_queue import chained
+from corel.messages import EMPTY_DIGEST, MessageId
 from corel.storage import Image, Lines, LogWrite, Record, Yellow
 from tests.failing_disk import refuse_meta_writes
 from tests.simulator.corel.memory_log import MemoryLog
@@ -39,8 +40,8 @@ def described(image: Image) -> tuple[object, ...]:
         image.lines,
         queue.green,
         queue.green_last,
-        [(entry.id, entry.arrival, entry.timestamp, entry.size) for entry in queue.yellow],
-        [(entry.id, entry.arrival, entry.timestamp, entry.size) for entry in queue.red],
+        [(entry.id, entry.arrival, entry.timestamp, entry.size, entry.body_digest) for entry in queue.yellow],
+        [(entry.id, entry.arrival, entry.timestamp, entry.size, entry.body_digest) for entry in queue.red],
     )
 
 
@@ -262,6 +263,8 @@ def histories(draw: st.DrawFn) -> list[LogWrite]:
     green_last: dict[Machine, int] = {}
     arrivals: dict[MessageId, int] = {}
     open_ids: list[MessageId] = []
+    made_of: dict[MessageId, Record] = {}
+    digest = EMPTY_DIGEST
     next_arrival = green = 0
     tail_from = 0
     for _ in range(draw(st.integers(1, 8))):
@@ -271,11 +274,13 @@ def histories(draw: st.DrawFn) -> list[LogWrite]:
             made = record(next_arrival, stream, sent[stream], draw(st.sampled_from((0, 3))))
             records.append(made)
             arrivals[made.id] = next_arrival
+            made_of[made.id] = made
             open_ids.append(made.id)
             next_arrival += 1
         count = draw(st.integers(0, len(open_ids)))
         greened, open_ids = open_ids[:count], open_ids[count:]
         green += count
+        digest = chained(digest, [made_of[one].entry() for one in greened])
         green_last.update({one.stream: one.sequence for one in greened})
         yellow = None
         if draw(st.booleans()):
@@ -290,6 +295,7 @@ def histories(draw: st.DrawFn) -> list[LogWrite]:
                     next_arrival,
                     green,
                     committed=3,
+                    green_digest=digest,
                     streams=tuple(sorted(green_last.items())),
                     open_from=min([arrivals[one] for one in open_ids], default=next_arrival),
                     tail_from=tail_from,
@@ -316,6 +322,8 @@ def test_the_disk_gives_back_what_the_simulators_log_does(
     assert described(again.load()) == described(memory.load())
     assert [entry.id for entry in again.green(0, 100)] == [entry.id for entry in memory.green(0, 100)]
     assert [entry.id for entry in again.green(1, 2)] == [entry.id for entry in memory.green(1, 2)]
+    for line in range(writes[-1].lines.green + 1):
+        assert again.green_digest(line) == memory.green_digest(line)
     for arrival in range(writes[-1].lines.next_arrival):
         assert again.body(arrival) == memory.body(arrival)
     again.close()
