@@ -243,7 +243,7 @@ class LmdbLog:
     def _order_at(self, cursor: Any) -> tuple[bytes, list[int]]:
         """Returns the digest of the order at the end of this record, and the record's arrivals."""
         content = self._verified(cursor.value(), f"order {int.from_bytes(cursor.key(), 'big')}")
-        return content[:DIGEST_BYTES], _arrivals(content[DIGEST_BYTES:])
+        return bytes(content[:DIGEST_BYTES]), _arrivals(content[DIGEST_BYTES:])
 
     def _record(self, arrival: int) -> Record:
         known = self._cache.find(arrival)

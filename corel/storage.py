@@ -89,8 +89,8 @@ class Record(NamedTuple):
         return entry
 
     def entry_without_body(self) -> Entry:
-        """Returns the entry of a message whose body is read from disk when it is needed. Its digest covers the body
-        all the same."""
+        """Returns the entry of a message whose body is read from disk when it is needed. Its digest covers the
+        body all the same."""
         entry = self.entry()
         entry.body = None
         return entry
