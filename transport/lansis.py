@@ -131,7 +131,7 @@ class Lansis:
         self._queue, predecessor._queue = predecessor._queue, self._queue
         self._queue_full = predecessor._queue_full
         self.refused = self._queue.enter_view(self.view.id)
-        self._owed_acks.owe_status()  # the sooner every member is heard in this view, the sooner it delivers
+        self._owed_acks.owe_ack()  # the sooner every member is heard in this view, the sooner it delivers
 
     # Inputs
 
@@ -207,7 +207,7 @@ class Lansis:
         self._dag.promise(self.me, self._dag.own.inserted_through, self.clock)
         delivered = self._deliver_in_order(now, effects)
         if self._own_acks.watch_backlog(delivered):
-            self._owed_acks.owe_status()
+            self._owed_acks.owe_ack()
         is_waiting = bool(self._delivery.undelivered_count) or self._blocked is not None
         self._solicitation.watch(is_waiting, progress or bool(delivered), now)
         if suspects := self._break_watch.watch(self._blocked is not None, now):
@@ -412,7 +412,7 @@ class Lansis:
                 self._deliver(messages, effects)
             self._insert(self._dag.store(packet), effects)
             self._flow.sent(now)
-            self._owed_acks.acknowledged()
+            self._owed_acks.packet_sent()
             self._meter.sent(packet, now)
         self._note_blocking(effects)
         if self._queue_full and self._queue.has_room():
@@ -460,8 +460,8 @@ class Lansis:
             effects.append(journal_lines.retransmitted(packet))
 
     def _acknowledge(self, frames: list[Frame], now: Milliseconds) -> None:
-        """Sends a status if a solicitation, a heartbeat, or an acknowledgement that no packet has carried is
-        due."""
+        """Sends a status if a mark, a solicitation or the answer to one, a heartbeat, or an acknowledgement that
+        no packet has carried is due."""
         if not (self._owed_acks.is_due(now) or self._solicitation.is_due(now) or now >= self._heartbeat_at):
             return
         solicit = self._solicitation.take(self._blocked is not None, now)
@@ -472,7 +472,7 @@ class Lansis:
         frames.append(status)
         self.counters["statuses_sent"] += 1
         self._heartbeat_at = now + self.config.heartbeat_ms
-        self._owed_acks.acknowledged()
+        self._owed_acks.status_sent()
 
     def _deliver_in_order(self, now: Milliseconds, effects: list[TransportEffect]) -> list[Message]:
         delivered = self._delivery.settle()

@@ -1,7 +1,8 @@
 """The acknowledgements that this machine sends: what they say (`OwnAcks`), and when they are due (`OwedAcks`).
 
 A packet acknowledges what is new since the previous one; a status, which is sent when there is no data to carry
-the acknowledgements, repeats all of them.
+the acknowledgements, repeats all of them. Only a status has marks and solicitations, so these are due as a status
+whatever else is sent (decision 2).
 """
 
 from __future__ import annotations
@@ -89,6 +90,9 @@ class OwedAcks:
     an acknowledgement is due at once for a safe message, and for an agreed one too, unless the layer above has
     announced a mark: then it waits for the mark, but not longer than `ack_with_mark_ms`. Whatever the service, it
     is due when `ack_after_fraction` of one member's share of the window is unacknowledged.
+
+    A packet carries what is owed as an acknowledgement, and so settles it. It has neither marks nor solicitations:
+    what is owed as a status is settled only by a status, which joins the packet's datagram if there is room.
     """
 
     def __init__(self, dag: CausalDag, flow: FlowControl, config: TransportConfig) -> None:
@@ -97,7 +101,9 @@ class OwedAcks:
         self._fraction = config.ack_after_fraction
         self._with_mark_ms = config.ack_with_mark_ms
         self._is_status_owed = False
-        """Whether a status must be sent at once."""
+        """Whether a status must be sent at once, also if packets are."""
+        self._is_ack_due = False
+        """Whether an acknowledgement must be sent at once, in a packet or in a status."""
         self._is_ack_owed = False
         """Whether agreed messages wait for our acknowledgement, which may wait for an announced mark."""
         self._ack_at: Milliseconds | None = None
@@ -107,8 +113,12 @@ class OwedAcks:
         self._unacked_bytes = 0
 
     def owe_status(self) -> None:
-        """Makes a status due at once."""
+        """Makes a status due at once: it has marks or a solicitation, or answers one, which no packet can."""
         self._is_status_owed = True
+
+    def owe_ack(self) -> None:
+        """Makes an acknowledgement due at once: a packet does as well as a status."""
+        self._is_ack_due = True
 
     def expect_mark(self) -> None:
         """Lets the acknowledgements of agreed messages wait for a mark."""
@@ -130,11 +140,11 @@ class OwedAcks:
             or self._unacked_messages >= self._fraction * self._flow.share_messages
             or self._unacked_bytes >= self._fraction * self._flow.share_bytes
         ):
-            self._is_status_owed = True
+            self._is_ack_due = True
 
     def is_due(self, now: Milliseconds) -> bool:
-        """Returns whether an acknowledgement must be sent now."""
-        if self._is_status_owed:
+        """Returns whether a status must be sent now, for itself or for the acknowledgements in it."""
+        if self._is_status_owed or self._is_ack_due:
             return True
         if not self._is_ack_owed:
             return False
@@ -144,15 +154,20 @@ class OwedAcks:
 
     def deadline(self) -> Milliseconds:
         """Returns when `is_due` has to be asked at the latest."""
-        if self._is_status_owed:
+        if self._is_status_owed or self._is_ack_due:
             return AT_ONCE
         if not self._is_ack_owed:
             return NEVER
         return AT_ONCE if self._ack_at is None else self._ack_at
 
-    def acknowledged(self) -> None:
-        """Notes that a packet or a status has carried all acknowledgements."""
-        self._is_status_owed = self._is_ack_owed = False
+    def packet_sent(self) -> None:
+        """Notes that a packet has carried all acknowledgements. A status that is owed stays so."""
+        self._is_ack_due = self._is_ack_owed = False
         self._ack_at = None
         self._unacked_messages = 0
         self._unacked_bytes = 0
+
+    def status_sent(self) -> None:
+        """Notes that a status has said everything."""
+        self._is_status_owed = False
+        self.packet_sent()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.transport.harness import VIEW, Harness, machine
+from tests.transport.harness import VIEW, A, B, Harness, machine, packet
 from transport.config import TransportConfig
 from transport.effects import Delivered, Journal, Marked, Reason
-from transport.messages import Datagram, Service, Status
+from transport.messages import Datagram, Packet, Service, Status
 
 
 def test_marks_reach_every_member_at_once() -> None:
@@ -44,6 +44,62 @@ def test_a_member_that_is_solicited_repeats_its_marks_at_once() -> None:
     cluster["a"].solicit([machine("b")])
     cluster.run(0.5)
     assert cluster.effects_of(Marked, "a")[-1] == Marked(machine("b"), (1, 0))
+
+
+# Packets have no marks
+
+
+def busy_pair() -> Harness:
+    """A message of a that b has received, and one of b that waits to leave in b's next tick."""
+    cluster = Harness("ab")
+    cluster.multicast("a", Service.AGREED, b"x")
+    cluster.run(5.0)
+    cluster.multicast("b", Service.AGREED, b"y")
+    return cluster
+
+
+def test_a_mark_is_sent_in_the_tick_in_which_a_packet_leaves() -> None:
+    cluster = busy_pair()
+    cluster["b"].mark((1, 0))
+    cluster.run(0.2)
+    assert cluster.effects_of(Marked, "a") == [Marked(B, (1, 0))]
+    assert cluster.frames(Packet, "b"), "the packet has left too"
+
+
+def test_the_mark_and_the_packet_are_one_datagram() -> None:
+    cluster = busy_pair()
+    cluster["b"].mark((1, 0))
+    cluster.run(0.2)
+    last = [sent.datagram for sent in cluster.sent if sent.source == "b"][-1]
+    assert [type(frame) for frame in last.frames] == [Packet, Status]
+
+
+def test_a_solicited_member_repeats_its_marks_though_a_packet_leaves() -> None:
+    cluster = busy_pair()
+    cluster.drop(lambda source, target, frame: source == "b")
+    cluster["b"].mark((1, 0))
+    cluster.run(1.0)
+    cluster.heal()
+    cluster.inject("b", Datagram(A, (Status(VIEW, 1, 1, 65_536, (), solicit=(B,)),)))
+    cluster.multicast("b", Service.AGREED, b"z")
+    cluster.run(0.2)
+    assert cluster.effects_of(Marked, "a") == [Marked(B, (1, 0))]
+
+
+def test_members_are_solicited_though_a_packet_leaves() -> None:
+    cluster = busy_pair()
+    cluster["b"].solicit([A])
+    cluster.run(0.05)
+    assert cluster.frames(Status, "b")[-1].solicit == (A,)
+
+
+def test_a_packet_settles_what_it_acknowledges() -> None:
+    cluster = Harness("ab")
+    cluster.inject("b", Datagram(A, (packet("a", 1, service=Service.SAFE),)))
+    cluster.multicast("b", Service.AGREED, b"y")
+    cluster.run(0.05)
+    assert [sent.acks for sent in cluster.frames(Packet, "b")] == [((A, 1),)]
+    assert cluster.frames(Status, "b") == []
 
 
 # Acknowledgements that go with a mark

@@ -21,13 +21,14 @@ from tests.simulator.mutation import Edit, Mutant, what_breaks
 from tests.simulator.transport.plan import draw_plan
 from tests.simulator.transport.process import Process
 from tests.simulator.transport.run import TransportRun
+from tests.transport import test_marks
 from transport import codec
 from transport.dag import CausalDag, PacketStream
 from transport.delivery import Delivery, Reassembly
 from transport.flow import FlowControl
 from transport.lansis import Lansis
 from transport.ordering import LamportOrder
-from transport.outgoing_acks import OwnAcks
+from transport.outgoing_acks import OwedAcks, OwnAcks
 from transport.packing import SendQueue
 from transport.repair import Answers, Requests
 from transport.waits import Solicitation
@@ -190,6 +191,31 @@ MUTANTS = [
         "packets acknowledge nothing",
         ("causal_order", "received_once"),
         (Edit(OwnAcks, "take_new", "stream.inserted_through > self._sent.get(machine, 0)", "False"),),
+    ),
+    Mutant(
+        "a packet clears the debt of a mark",
+        (),
+        (Edit(OwedAcks, "packet_sent", "self._is_ack_due =", "self._is_status_owed = self._is_ack_due ="),),
+        test=test_marks.test_a_mark_is_sent_in_the_tick_in_which_a_packet_leaves,
+    ),
+    Mutant(
+        "a packet is the answer to a solicitation of marks",
+        (),
+        (
+            Edit(
+                Lansis,
+                "_on_status",
+                "if self.me in status.solicit:\n        self._owed_acks.owe_status()",
+                "if self.me in status.solicit:\n        self._owed_acks.owe_ack()",
+            ),
+        ),
+        test=test_marks.test_a_solicited_member_repeats_its_marks_though_a_packet_leaves,
+    ),
+    Mutant(
+        "a packet takes the place of a solicitation",
+        (),
+        (Edit(Lansis, "solicit", "self._owed_acks.owe_status()", "self._owed_acks.owe_ack()"),),
+        test=test_marks.test_members_are_solicited_though_a_packet_leaves,
     ),
     # Sending
     Mutant(
