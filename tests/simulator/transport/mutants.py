@@ -12,7 +12,8 @@ of a packet we have); own packets kept out of full buffers (a full window stops 
 
 Not here, because nothing notices them yet: fragments in the wrong order behind the first (padding is all one
 byte); the largest advertised window used instead of the smallest (all nodes of a plan have the same); those not
-named whose silence holds up delivery but not sending; whatever costs only time, such as not soliciting.
+named whose silence holds up delivery but not sending; whatever costs only time, such as not soliciting, unless it
+has a directed test.
 """
 
 from __future__ import annotations
