@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+MAP_BYTES = 64 * 1024**3
+
 
 @dataclass(frozen=True, slots=True)
 class CorelConfig:
@@ -66,6 +68,13 @@ class CorelConfig:
     """A disk on which a write takes longer is stalled: this node leaves the view, whose members wait for it with
     every message, and comes back when its disk works."""
 
+    map_bytes: int = MAP_BYTES
+    """The most that a node's log and state can grow to on disk. It is address space, not disk space: the file
+    takes only as much as is in it. A larger value costs nothing but address space, which `ulimit -v` may bound;
+    with a smaller one the log ends before it fills a file system that others use too. When it is reached, the node
+    takes no more writes until it is restarted with a larger one. All nodes hold the same log, so give all of them
+    the same value."""
+
     debug_invariants: bool = False
     """Whether to check the invariants of section 3.4 after every step, which costs a pass over everything that is
     not green."""
@@ -75,3 +84,8 @@ class CorelConfig:
             raise ValueError("batches_ahead_max must be at least 1, or nothing would ever be retransmitted")
         if min(self.outstanding_max, self.unlogged_max) < 1:
             raise ValueError("outstanding_max and unlogged_max must be at least 1, or nothing would ever be sent")
+        if self.map_bytes < 2 * self.body_bytes_max:
+            raise ValueError(
+                f"map_bytes is {self.map_bytes:,}, and must be at least twice body_bytes_max, "
+                f"{2 * self.body_bytes_max:,}, or a log with one message would be full"
+            )

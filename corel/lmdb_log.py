@@ -8,7 +8,8 @@ Every value begins with a checksum. A damaged one is an error that names the fil
 wrong answer (trap 11). Values are few and large, because py-lmdb gives up and retakes the interpreter's lock with
 every put.
 
-The map is reserved once, large and sparse: nothing has to grow under open readers.
+The map is reserved once, large and sparse: nothing has to grow under open readers. How large it is may differ from
+one start to the next, as long as everything that is in it has room.
 
 When LMDB cannot write its meta page, it refuses every later transaction, readers' too (MDB_PANIC), until the
 environment is opened again (`reopen_if_unusable`). Of the two meta pages one is whole whatever the disk did, so
@@ -17,29 +18,31 @@ what was written before is there.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from sys import byteorder
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from uuid import uuid4
 from zlib import crc32
 
 import lmdb
 import msgpack
 
+from corel.config import MAP_BYTES
 from corel.message_queue import chained
 from corel.messages import DIGEST_BYTES, EMPTY_DIGEST, Entry, MessageId, digest_of
 from corel.record_cache import RecordCache
 from corel.storage import Image, Lines, LogWrite, Record, Yellow, restore
+from corel.trial_write import remove_trial, try_write
 from transport import Machine, ViewId
 
 FORMAT = 2
-MAP_BYTES = 64 * 1024**3
-"""The reserved address space, and the most that a log can grow to. The file takes only as much as is in it."""
 
 _READERS_MAX = 126
 _TABLES_MAX = 16
@@ -68,6 +71,18 @@ class UnusableLog(DiskError):
     """No transaction can begin until the environment is opened again. Nothing on disk is known to be damaged."""
 
 
+class DiskUsage(NamedTuple):
+    """How full a node's disk is, in bytes."""
+
+    used_bytes: int
+    """The part of the map that has been used so far, which is the size of the file. Pages in it that are free at
+    the moment are counted: a large write may not find enough of them side by side."""
+    map_bytes: int
+    file_system_bytes: int
+    free_bytes: int
+    """What the file system has left for this process."""
+
+
 class LmdbLog:
     """The log of one node. `is_new_cluster` lets an empty log vote: there is nothing that its disk can have
     lost."""
@@ -78,11 +93,14 @@ class LmdbLog:
         self.directory = directory
         self._map_bytes = map_bytes
         self._is_read_only = self._is_reopened = False
+        self._refused: Callable[[Any], None] | None = None
+        """What the last write that failed would have put."""
         directory.mkdir(parents=True, exist_ok=True)
         self._lock = _lock(directory)
         try:
             self._environment = _open(directory, map_bytes)
             self._open_tables()
+            self._check_map(map_bytes)
             self.uuid = self._identify(cluster, node, is_new_cluster)
         except lmdb.Error as error:
             os.close(self._lock)
@@ -91,6 +109,8 @@ class LmdbLog:
             os.close(self._lock)
             raise
         self._cache = RecordCache()
+        with contextlib.suppress(lmdb.Error):  # without room for this there is none for a write either: see there
+            remove_trial(self._environment, self._meta)
 
     def _open_tables(self) -> None:
         self._messages, self._order, self._meta = map(self.table, ("messages", "order", "meta"))
@@ -140,39 +160,74 @@ class LmdbLog:
         """Returns when all of the write is on disk, or raises, and none of it is; only if the log is unusable then
         may it be there when the log has been opened again. `also` may put more into the same transaction, into
         tables of its own."""
-        try:
-            with self._environment.begin(write=True) as transaction:
-                if also is not None:
-                    also(transaction)
-                if write.records:
-                    key = _key(write.records[0].arrival)
-                    self._append(transaction, self._messages, key, pack(_records_to_list(write.records)))
-                if write.greened:
-                    key = _key(write.lines.green - len(write.greened))
-                    value = _checked(write.lines.green_digest + _arrivals_to_bytes(write.greened))
-                    self._append(transaction, self._order, key, value)
-                if write.yellow is not None:
-                    arrivals = _arrivals_to_bytes(write.yellow.arrivals)
-                    transaction.put(b"yellow", pack([write.yellow.position, arrivals]), db=self._meta)
-                transaction.put(b"lines", pack(_lines_to_list(write.lines)), db=self._meta)
-        except lmdb.Error as error:
-            raise _explained(error, self.directory) from error
+        self._commit(partial(self._put, write, also))
 
     def update(self, change: Callable[[Any], None]) -> None:
         """Runs `change` in a transaction that leaves the log as it is."""
+        self._commit(change)
+
+    def _commit(self, put: Callable[[Any], None]) -> None:
         try:
             with self._environment.begin(write=True) as transaction:
-                change(transaction)
+                put(transaction)
         except lmdb.Error as error:
+            self._refused = put
             raise _explained(error, self.directory) from error
+
+    def _put(self, write: LogWrite, also: Callable[[Any], None] | None, transaction: Any) -> None:
+        if also is not None:
+            also(transaction)
+        if write.records:
+            key = _key(write.records[0].arrival)
+            self._append(transaction, self._messages, key, pack(_records_to_list(write.records)))
+        if write.greened:
+            key = _key(write.lines.green - len(write.greened))
+            value = _checked(write.lines.green_digest + _arrivals_to_bytes(write.greened))
+            self._append(transaction, self._order, key, value)
+        if write.yellow is not None:
+            arrivals = _arrivals_to_bytes(write.yellow.arrivals)
+            transaction.put(b"yellow", pack([write.yellow.position, arrivals]), db=self._meta)
+        transaction.put(b"lines", pack(_lines_to_list(write.lines)), db=self._meta)
 
     def _append(self, transaction: Any, table: Any, key: bytes, value: bytes) -> None:
         if not transaction.put(key, value, db=table, append=True):
             raise self._damaged(f"something is written at {int.from_bytes(key, 'big')} or beyond already")
 
     def try_write(self) -> None:
-        """Makes a write that changes nothing, and raises if the disk does not take it."""
-        self.update(lambda transaction: transaction.put(b"probe", bytes(8), db=self._meta))
+        """Makes a write as large as the last one that failed, which leaves nothing behind, and raises if the disk
+        does not take it. Not to be called while another thread writes."""
+        try:
+            try_write(self._environment, self._meta, self._refused)
+        except lmdb.Error as error:
+            raise _explained(error, self.directory) from error
+        self._refused = None
+
+    # How full it is
+
+    def usage(self) -> DiskUsage:
+        """Returns how full the disk is, which costs a system call and no access to the disk."""
+        used_bytes, map_bytes = self._map_usage()
+        status = os.statvfs(self.directory)
+        return DiskUsage(
+            used_bytes, map_bytes, status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
+        )
+
+    def _map_usage(self) -> tuple[int, int]:
+        try:
+            info, page_bytes = self._environment.info(), self._environment.stat()["psize"]
+        except lmdb.Error:  # it has to be opened again first
+            return 0, self._map_bytes
+        return (info["last_pgno"] + 1) * page_bytes, info["map_size"]
+
+    def _check_map(self, map_bytes: int) -> None:
+        """Raises if the data needs a larger map: LMDB would open it with one that has no room for a write."""
+        used_bytes, _ = self._map_usage()
+        if used_bytes > map_bytes:
+            self._environment.close()
+            raise DiskError(
+                f"{self.directory} holds {used_bytes:,} bytes, and log.map_bytes is {map_bytes:,}. Set it to "
+                f"more than {used_bytes:,}, with room for what is still to be written; nothing has been changed."
+            )
 
     # What the layer above keeps in the same environment
 
@@ -370,7 +425,12 @@ def _lock(directory: Path) -> int:
 
 def _explained(error: lmdb.Error, directory: Path) -> DiskError:
     text = str(error)
-    is_full = isinstance(error, lmdb.MapFullError) or any(os.strerror(n) in text for n in _DISK_FULL_ERRORS)
+    if isinstance(error, lmdb.MapFullError):
+        return DiskFull(
+            f"no room in {directory}: the log has reached log.map_bytes. Raise log.map_bytes on every node, and "
+            "restart them one by one; nothing is lost, and reads go on until then."
+        )
+    is_full = any(os.strerror(n) in text for n in _DISK_FULL_ERRORS)
     if is_full or (os.strerror(errno.EIO) in text and _free_bytes(directory) < _FREE_BYTES_MIN):
         return DiskFull(f"no room in {directory}: {error}. Make room; the node takes writes again by itself.")
     if isinstance(error, lmdb.ReadonlyError) or os.strerror(errno.EROFS) in text:

@@ -114,7 +114,7 @@ def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
 def test_a_full_disk_refuses_the_write_whole_and_keeps_what_was_there(tmp_path: Path) -> None:
     store = LmdbLog(tmp_path, "test", "a", map_bytes=300_000)
     store.write(LogWrite((record(0, A, 1),), (), None, lines(1)))
-    with pytest.raises(DiskFull, match=r"no room in .*Make room"):
+    with pytest.raises(DiskFull, match=r"no room in .*Raise log.map_bytes on every node, and restart"):
         store.write(LogWrite((record(1, A, 2, body=bytes(400_000)),), (), None, lines(2)))
     assert [entry.id for entry in store.load().queue.red] == [MessageId(A, 1)]
     store.write(LogWrite((record(1, A, 2),), (), None, lines(2)))
