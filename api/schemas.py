@@ -152,6 +152,15 @@ class YellowLine(BaseModel):
     line: int
 
 
+class DiskUsed(BaseModel):
+    used_bytes: Annotated[
+        int, Field(description="the part of the map that has been used, which is the file's size")
+    ]
+    map_bytes: Annotated[int, Field(description="the setting log.map_bytes")]
+    file_system_bytes: int
+    free_bytes: Annotated[int, Field(description="what the file system has left")]
+
+
 class Status(BaseModel):
     node: str
     roster: list[str]
@@ -164,6 +173,9 @@ class Status(BaseModel):
     red: int
     last_committed_primary: int
     last_attempted_primary: int
+    disk: Annotated[str, Field(description='"ok", or why the node is away from the others')]
+    disk_used: DiskUsed
+    warnings: Annotated[list[str], Field(description="what needs attention soon, and what to do about it")]
 
 
 class LogEntry(BaseModel):

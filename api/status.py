@@ -36,6 +36,8 @@ def status_json(status: NodeStatus) -> dict[str, object]:
         "last_attempted_primary": status.last_attempted_primary,
         "held_writes": status.held_writes,
         "disk": status.trouble or "ok",
+        "disk_used": status.disk_usage._asdict(),
+        "warnings": list(status.warnings),
         "dropped_datagrams": dict(status.dropped_datagrams),
         "chaos": status.is_disturbed,
         "uptime_s": round(status.uptime_s, 1),

@@ -210,6 +210,9 @@ def status(options: argparse.Namespace) -> int:
     else:
         header = ("node", "state", "view", "green", "yellow", "red", "revision", "url")
         print(_table(header, [_status_row(status) for status in found]))
+        for status in found:
+            for warning in status.get("warnings", ()):
+                print(f"{status['node']}: {warning}")
     return Exit.OK if any("error" not in status for status in found) else Exit.UNREACHABLE
 
 

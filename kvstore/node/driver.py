@@ -266,7 +266,7 @@ class Driver:
 
     def fail(self, error: Exception) -> None:
         """Stops after an exception that broke an invariant: the state of the machines is not to be trusted. A disk
-        that failed under an effect is no such exception, but the rest of the effects could not be executed."""
+        that failed is no such thing: its owner starts another incarnation when it works."""
         if self._is_closed:
             return
         if isinstance(error, DiskError):

@@ -11,6 +11,7 @@ from typing import Any
 
 from corel import Color, MessageId, Stage, inspect
 from kvstore.node.config import NodeConfig
+from kvstore.node.disk_watch import warnings_of
 from kvstore.node.restarting import RestartingDriver
 from kvstore.node.status import LogEntry, LogPage, NodeStatus
 from kvstore.store import Ack, Answer, Failed, Item, Outcome, Store, Trouble, Write, encode_write
@@ -107,7 +108,7 @@ class Node:
         """The state of the node at this moment."""
         restarting = self._restarting
         driver, store, log = restarting.driver, restarting.store, restarting.driver.replica.log
-        queue, trouble = log.queue, restarting.trouble
+        queue, trouble, usage = log.queue, restarting.trouble, restarting.log.usage()
         return NodeStatus(
             me=log.me,
             weights=log.roster.weights,
@@ -126,6 +127,8 @@ class Node:
             last_attempted_primary=log.attempted,
             held_writes=store.held,
             trouble=None if trouble is None else str(trouble),
+            disk_usage=usage,
+            warnings=tuple(warnings_of(usage).values()),
             dropped_datagrams={str(reason): count for reason, count in driver.peer_errors.counts.items()},
             is_disturbed=restarting.chaos not in (None, Chaos()),
             uptime_s=time.time() - self._started_at,

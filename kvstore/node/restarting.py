@@ -1,9 +1,9 @@
 """A driver that runs as long as its disk works, and comes back as if restarted when it works again.
 
 A message becomes green when it is on every member's disk, so a node whose disk is full or stalls leaves the others
-(trap 8). It keeps its log open for reading, retries its disk, and when a write succeeds comes back as a new
-incarnation that has read its log (decision 14). If LMDB refuses every transaction since the failed write, the node
-opens its log again first."""
+(trap 8). It keeps its log open for reading, and after a pause (`BackOff`) tries its disk with writes of realistic
+size. When one succeeds it comes back as a new incarnation that has read its log (decision 14). If LMDB refuses every
+transaction since the failed write, the node opens its log again first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from collections.abc import Callable
 from random import Random
 
 from corel.lmdb_log import DiskError, LmdbLog
+from kvstore.node.back_off import BackOff
 from kvstore.node.config import NodeConfig
+from kvstore.node.disk_watch import DiskWatch
 from kvstore.node.driver import Disk, Driver
 from kvstore.node.journal import JournalWriter
 from kvstore.node.lmdb_tree import LmdbTree
@@ -32,7 +34,23 @@ FLUSH_SECONDS = 2.0
 """How long an orderly stop waits for the disk."""
 
 RETRY_SECONDS = 1.0
-"""The pause between attempts to write to a disk that failed."""
+"""The pause between attempts to write to a disk that failed. The others do not notice them."""
+
+COMPLAINT_SECONDS = 60.0
+"""At most one log line in this time about attempts that failed for the same reason."""
+
+
+class Complaint:
+    """Says why a node cannot come back: at once when the reason changes, else at a bounded rate."""
+
+    def __init__(self) -> None:
+        self._reason = ""
+        self._logged_at = 0.0
+
+    def log(self, reason: str, now: float) -> None:
+        if reason != self._reason or now - self._logged_at >= COMPLAINT_SECONDS:
+            self._reason, self._logged_at = reason, now
+            logger.warning("the node cannot come back yet: %s", reason)
 
 
 class RestartingDriver:
@@ -45,11 +63,13 @@ class RestartingDriver:
         self._codec = Codec(config.cluster, config.roster.digest())
         self._return: asyncio.Task[None] | None = None
         self._is_closing = False
+        self._back_off = BackOff()
         self.running_store: Store | None = None
         """The store while the node takes part and takes requests, else None."""
         self.trouble: DiskError | None = None
         """Why the node is away; None while it takes part."""
-        self.log = LmdbLog(config.data, config.cluster, config.node, config.bootstrap)
+        self.log = LmdbLog(config.data, config.cluster, config.node, config.bootstrap, config.log.map_bytes)
+        self._disk_watch = DiskWatch(self.log)
         try:
             self._tree = LmdbTree(self.log)
         except BaseException:
@@ -63,6 +83,7 @@ class RestartingDriver:
         except BaseException:
             self.log.close()
             raise
+        self._disk_watch.start()
 
     @property
     def chaos(self) -> Chaos | None:
@@ -84,6 +105,7 @@ class RestartingDriver:
     async def close(self) -> None:
         """Answers every request, writes to disk what is green, and stops when the write under way has ended."""
         self.leave()
+        self._disk_watch.stop()
         if self._return is not None:
             self._return.cancel()
             await asyncio.wait([self._return], timeout=FLUSH_SECONDS)
@@ -137,10 +159,16 @@ class RestartingDriver:
         self.trouble = error
         self._leave_store()
         if not self._is_closing:
-            self._return = asyncio.get_running_loop().create_task(self._come_back())
+            pause = self._back_off.failed(time.monotonic())
+            self._return = asyncio.get_running_loop().create_task(self._come_back(pause))
 
-    async def _come_back(self) -> None:
+    async def _come_back(self, pause: float) -> None:
+        """Comes back after this many seconds, as soon as the disk takes a trial write."""
         await self._writer_ended()
+        with contextlib.suppress(DiskError):  # reads go on meanwhile, if they can; the first attempt says why not
+            self._reopen_log()
+        await asyncio.sleep(pause)
+        complaint = Complaint()
         while True:
             try:
                 self._reopen_log()
@@ -148,7 +176,7 @@ class RestartingDriver:
                 await asyncio.shield(trial)
                 self._begin(self.chaos or Chaos())
             except (DiskError, UdpError, SyncedNumberError, OSError) as error:
-                logger.warning("the node cannot come back yet: %s", error)
+                complaint.log(str(error), time.monotonic())
                 await self._writer_ended()
                 with contextlib.suppress(DiskError):  # the next attempt meets it again, and says so
                     self._reopen_log()
@@ -164,6 +192,7 @@ class RestartingDriver:
                 return
             else:
                 logger.info("the disk takes writes again")
+                self._back_off.returned(time.monotonic())
                 self.trouble = None
                 return
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from corel import Inspected, Phase, Stage
+from corel.lmdb_log import DiskUsage
 from transport import Machine, View
 
 
@@ -38,6 +39,9 @@ class NodeStatus:
     """How many writes wait to be sent."""
     trouble: str | None
     """Why the node is away from the others; None while it takes part."""
+    disk_usage: DiskUsage
+    warnings: tuple[str, ...]
+    """What needs attention before it becomes trouble; each says what to do."""
     dropped_datagrams: Mapping[str, int]
     """How many datagrams and frames of peers were dropped, by reason."""
     is_disturbed: bool

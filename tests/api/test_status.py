@@ -19,6 +19,10 @@ def test_the_status_has_everything_the_contract_names(cluster: Cluster, key: str
     assert status["last_committed_primary"] >= 1
     assert status["last_attempted_primary"] >= status["last_committed_primary"]
     assert (status["disk"], status["chaos"]) == ("ok", False)
+    used = status["disk_used"]
+    assert 0 < used["used_bytes"] < used["map_bytes"] == 64 * 1024**3
+    assert 0 < used["free_bytes"] <= used["file_system_bytes"]
+    assert all(" " in warning for warning in status["warnings"])
     views = {node.status()["view"]["id"] for node in cluster}
     assert views == {status["view"]["id"]}
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import lmdb
@@ -46,7 +47,7 @@ class Log:
             return list(cursor.iternext(values=False))
 
 
-@pytest.fixture(params=[1_000, 20_000, 300_000, 1_000_000])
+@pytest.fixture(params=[8_000, 50_000, 300_000, 1_000_000])
 def full(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
     """A log whose map is full, so that it takes no message of the size with which it was filled."""
     log = Log(tmp_path, MAP_BYTES)
@@ -73,6 +74,44 @@ def test_a_trial_in_a_full_map_fails_however_often_and_changes_nothing(full: Log
     assert full.disk.usage().used_bytes == before
     assert b"trial" not in full.small_values()
     assert len(full.disk.load().queue.red) == full.next
+
+
+def trials(log: Log, times: int) -> list[bool]:
+    """Returns whether each of some trials succeeds."""
+    found = []
+    for _ in range(times):
+        try:
+            log.disk.try_write()
+        except DiskFull:
+            found.append(False)
+        else:
+            found.append(True)
+    return found
+
+
+def test_where_a_large_message_has_no_room_a_trial_has_none_either() -> None:
+    with TemporaryDirectory() as directory:
+        log = Log(Path(directory), MAP_BYTES)
+        log.fill(850_000)
+        assert MAP_BYTES - log.disk.usage().used_bytes > TRIAL_BYTES_MIN, "a trial of the least size would succeed"
+        assert trials(log, 3) == [False] * 3
+        log.disk.close()
+
+
+def test_where_a_small_message_has_no_room_a_trial_has_none_either() -> None:
+    with TemporaryDirectory() as directory:
+        log = Log(Path(directory), MAP_BYTES)
+        log.fill(20_000)
+        assert trials(log, 3) == [False] * 3
+        log.disk.close()
+
+
+def test_a_trial_that_succeeds_leaves_no_value() -> None:
+    with TemporaryDirectory() as directory:
+        log = Log(Path(directory), MAP_BYTES)
+        assert trials(log, 3) == [True] * 3
+        assert b"trial" not in log.small_values()
+        log.disk.close()
 
 
 def test_a_larger_map_takes_the_trial_and_the_log_goes_on(full: Log, tmp_path: Path) -> None:

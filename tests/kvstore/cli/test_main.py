@@ -213,6 +213,13 @@ def test_status_shows_every_node(node: Node, capsys: pytest.CaptureFixture[str])
     assert [sorted(status) for status in shown[1:]] == [["error", "node", "url"]] * 2
 
 
+def test_status_shows_what_needs_attention(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    node.answer("GET /v1/cluster", 200, {"nodes": [{"name": "a", "url": node.url}]})
+    node.answer("GET /v1/status", 200, {**STATUS, "warnings": ["The file system is 81 % full. Make room."]})
+    assert main(["status"]) == 0
+    assert capsys.readouterr().out.splitlines()[2:] == ["a: The file system is 81 % full. Make room."]
+
+
 def test_log_shows_messages_in_order(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
     node.answer("GET /v1/log", 200, {"entries": [ENTRY], "next": 1})
     assert main(["log", "--from", "0", "--limit", "1"]) == 0

@@ -41,7 +41,12 @@ class Nodes:
         self.nodes: dict[str, RestartingDriver] = {}
 
     def start(
-        self, name: str, bootstrap: bool = True, data: Path | None = None, roster: str | None = None
+        self,
+        name: str,
+        bootstrap: bool = True,
+        data: Path | None = None,
+        roster: str | None = None,
+        log: CorelConfig | None = None,
     ) -> RestartingDriver:
         config = loopback_config(
             name,
@@ -50,7 +55,7 @@ class Nodes:
             self._port,
             roster=Roster.of(roster or self._names),
             bootstrap=bootstrap,
-            log=self._log,
+            log=log or self._log,
         )
         node = self.nodes[name] = RestartingDriver(config)
         node.start()

@@ -6,7 +6,7 @@ costs only time."""
 
 from __future__ import annotations
 
-from corel import message_queue, quorum, recovery_plan, recovery_transfer, view_recovery
+from corel import message_queue, quorum, recovery_plan, recovery_transfer, trial_write, view_recovery
 from corel.acknowledgements import Acknowledgements
 from corel.corel import Corel
 from corel.log_writer import LogWriter
@@ -16,7 +16,7 @@ from corel.recovery_transfer import RecoveryTransfer
 from corel.replica import Replica
 from corel.retransmission import Merge
 from corel.view_recovery import ViewRecovery
-from tests.corel import test_generations, test_message_queue, test_replica, test_traps
+from tests.corel import test_generations, test_message_queue, test_replica, test_traps, test_trial_write
 from tests.simulator.corel import memory_log
 from tests.simulator.corel.plan import draw_corel_plan
 from tests.simulator.corel.process import CorelProcess
@@ -333,6 +333,25 @@ MUTANTS = [
         (),
         (Edit(RecoveryTransfer, "on_green_digests", "if differing:", "if False:"),),
         test=test_generations.test_a_shorter_green_prefix_with_another_body_is_noticed_before_anything_is_taken,
+    ),
+    # A disk that was full
+    Mutant(
+        "a trial write is small",
+        (),
+        (Edit(trial_write, "_needed_bytes", "measured = _Measured(transaction)", "return 8"),),
+        test=test_trial_write.test_where_a_large_message_has_no_room_a_trial_has_none_either,
+    ),
+    Mutant(
+        "a trial write does not know how large the failed one was",
+        (),
+        (Edit(trial_write, "_needed_bytes", "if refused is not None:", "if False:"),),
+        test=test_trial_write.test_where_a_large_message_has_no_room_a_trial_has_none_either,
+    ),
+    Mutant(
+        "a trial write stays",
+        (),
+        (Edit(trial_write, "remove_trial", "if is_there:", "if False:"),),
+        test=test_trial_write.test_a_trial_that_succeeds_leaves_no_value,
     ),
     # Identity
     Mutant(

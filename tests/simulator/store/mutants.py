@@ -1,4 +1,4 @@
-"""One-line bugs in the store, and what notices them: a directed test, or seeds.
+"""One-line bugs in the store and in the node around it, and what notices them: a directed test, or seeds.
 
 Not here, because nobody can notice: that an answer to an old primary check is ignored (the view it was sent in is
 over, so none comes), and that green messages which were applied already are skipped (none is reported twice)."""
@@ -6,12 +6,14 @@ over, so none comes), and that green messages which were applied already are ski
 from __future__ import annotations
 
 from corel.adaptive_wait import AdaptiveWait
+from kvstore.node.back_off import BackOff
 from kvstore.store import green_state, red_state, state
 from kvstore.store.green_state import GreenState
 from kvstore.store.pending_writes import PendingWrites
 from kvstore.store.red_state import RedState
 from kvstore.store.store import Store
 from kvstore.store.waiters import Waiters
+from tests.kvstore.node import test_back_off
 from tests.kvstore.store import test_expiry, test_store
 from tests.simulator.mutation import Edit, Mutant, what_breaks
 from tests.simulator.store.plan import draw_store_plan
@@ -238,6 +240,19 @@ MUTANTS = [
         ("read_levels",),
         (Edit(RedState, "remembered", "known if known is not None else ", ""),),
         first_seed=39,
+    ),
+    # The node
+    Mutant(
+        "the back-off does not grow",
+        (),
+        (Edit(BackOff, "failed", "2.0 if", "1.0 if"),),
+        test=test_back_off.test_a_pause_doubles_when_a_return_is_soon_followed_by_a_failure,
+    ),
+    Mutant(
+        "the back-off never shrinks",
+        (),
+        (Edit(BackOff, "failed", "2.0 if good_times == 0 else", "2.0 if True else"),),
+        test=test_back_off.test_it_is_halved_for_each_good_time,
     ),
     Mutant(
         "a round without an end",
