@@ -177,7 +177,7 @@ class LogDriver:
     ) -> None:
         codec = Codec(config.cluster, config.roster.digest())
         self.machine = Machine(config.node, next_incarnation(config.data, config.bootstrap))
-        self.disk = LmdbLog(config.data, config.cluster, config.node, config.bootstrap)
+        self.disk = LmdbLog(config.data, config.cluster, config.node, config.bootstrap, config.log.map_bytes)
         clock_floor = ClockFloor(config.data)
         channel = UdpChannel(config.mode)
         now = _now_ms()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -96,8 +97,9 @@ def test_a_node_whose_file_system_is_full_stays_away_until_there_is_room(
         nodes = Nodes("abc", broadcast_port, tmp_path)
         c = started(nodes, data=small_disk / "c")
         await nodes.primary("abc")
-        await fill(nodes, c, 100_000)
+        await fill(nodes, c, 300_000)
         await nodes.primary("ab")
+        os.truncate(filler, 850_000)  # room for small writes, and not for one like that which failed
         seen = Seen(nodes)
         await seen.watch(6.0, 200)
         assert seen.incarnations == {1}
