@@ -2,8 +2,8 @@
 
 A message becomes green when it is on every member's disk, so a node whose disk is full or stalls leaves the others
 (trap 8). It keeps its log open for reading, and after a pause (`BackOff`) tries its disk with writes of realistic
-size. When one succeeds it comes back as a new incarnation that has read its log (decision 14). If LMDB refuses every
-transaction since the failed write, the node opens its log again first."""
+size. When one succeeds it comes back as a new incarnation that has read its log (decision 14). If LMDB refuses
+every transaction since the failed write, the node opens its log again first."""
 
 from __future__ import annotations
 
