@@ -16,7 +16,7 @@ NODES ?= 3-9
 REPETITIONS ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check simulate mutants explore scenarios bench setup clean
+.PHONY: help run test check simulate settle mutants explore scenarios bench setup clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -39,6 +39,9 @@ check: $(TEST) ## lint and type-check
 
 simulate: $(TEST) ## run simulator seeds: make simulate LAYER=transport SEEDS=1-500
 	$(BIN)/python -m tests.simulator run --layer $(LAYER) --seeds $(SEEDS) --nodes $(NODES)
+
+settle: $(TEST) ## time from a stable network to one view, over seeds (make settle SEEDS=1-1000 takes hours)
+	$(BIN)/python -m tests.simulator settle --seeds $(SEEDS)
 
 mutants: $(TEST) ## plant bugs in every layer one by one: each must be noticed (some minutes)
 	$(BIN)/python -m tests.simulator mutants

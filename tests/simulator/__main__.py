@@ -1,12 +1,14 @@
-"""`python -m tests.simulator run|replay|mutants`."""
+"""`python -m tests.simulator run|replay|mutants|settle`."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
+from functools import partial
 
 from tests.simulator.hunt import hunt_all
+from tests.simulator.membership.settling import JITTER_MS, SITUATIONS, cases_of, settle_all
 from tests.simulator.runner import LAYERS, NODES_MAX, NODES_MIN, replay, run_seeds
 
 
@@ -20,6 +22,11 @@ def main() -> int:
     if arguments.command == "mutants":
         first, last = arguments.seeds
         return 1 if hunt_all(range(first, last + 1), arguments.jobs) else 0
+    if arguments.command == "settle":
+        first, last = arguments.seeds
+        losses = [percent / 100.0 for percent in arguments.loss]
+        cases = cases_of(arguments.situations, arguments.machines, losses, arguments.jitter_ms)
+        return 0 if settle_all(cases, range(first, last + 1), arguments.jobs, partial(print, flush=True)) else 1
     try:
         return 0 if replay(arguments.layer, arguments.seed, arguments.nodes, print) else 1
     except BrokenPipeError:  # the reader of the pipe has ended
@@ -38,6 +45,15 @@ def _parser() -> argparse.ArgumentParser:
     mutants = commands.add_parser("mutants", help="plant bugs in every layer; exit 1 if any is not noticed")
     mutants.add_argument("--seeds", type=_span, default=(1, 2_000), metavar="FIRST-LAST")
     mutants.add_argument("--jobs", type=int, help="processes (default: one per core)")
+    settle = commands.add_parser(
+        "settle", help="time from a stable network to one view, over seeds; exit 1 if never"
+    )
+    settle.add_argument("--situations", nargs="+", choices=SITUATIONS, default=SITUATIONS)
+    settle.add_argument("--machines", nargs="+", type=int, default=(3, 5, 9, 16))
+    settle.add_argument("--loss", nargs="+", type=float, default=(0.0, 5.0, 20.0), metavar="PERCENT")
+    settle.add_argument("--jitter-ms", type=float, default=JITTER_MS, help="of the stable network")
+    settle.add_argument("--seeds", type=_span, default=(1, 1_000), metavar="FIRST-LAST")
+    settle.add_argument("--jobs", type=int, help="processes (default: one per core)")
     for command in (run, again):
         command.add_argument("--layer", choices=sorted(LAYERS), default="transport")
         command.add_argument("--nodes", type=_span, default=(NODES_MIN, NODES_MAX), metavar="MIN-MAX")
