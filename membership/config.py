@@ -46,13 +46,19 @@ class MembershipConfig:
     """A member whose heartbeats have named another view for this long, while no change is pending here, counts as
     gone."""
 
+    escaped_ms: float = 0.0
+    """A machine whose agreement to a change we await counts as gone when its heartbeats have named a later view
+    without us for this long. It cannot agree any more, so the default is at once; longer keeps all machines of the
+    change waiting, up to `response_ms`."""
+
     alpha_ms: float = 60.0
     """α: how long to collect join attempts before committing to a join. Longer merges more components at once. If
     it is shorter than a round trip of the network, attempts miss each other, and a merge takes many of them."""
 
-    foreign_stable_ms: float = 200.0
+    foreign_stable_ms: float = 100.0
     """How long every member of our view and every member of a foreign one must have heard each other before we
-    attempt to join. Shorter merges sooner; longer ignores links that come and go."""
+    attempt to join. Shorter merges sooner; longer ignores links that come and go. One heartbeat is enough: machines
+    whose links fail again soon have to back off."""
 
     attempt_again_ms: float = 250.0
     """Shortest pause after an attempt to join that no machine has answered. Each is up to twice as long, at
@@ -71,6 +77,15 @@ class MembershipConfig:
     resend_hold_ms: float = 8.0
     """A control message is not repeated within this time of its last transmission. Shorter repairs a lost one
     sooner and repeats more of them in vain."""
+
+    resend_free: int = 4
+    """How often a control message is repeated every `resend_hold_ms` before each pause is twice the last. More
+    repairs a lost one sooner in a network that loses much; fewer keeps machines that cannot use a message, or will
+    not answer, from having it sent to them again and again."""
+
+    resend_hold_ms_max: float = 256.0
+    """Longest pause between repetitions of a control message. Longer makes machines less busy while a change is
+    pending; it should be well below `response_ms`, or machines that lack one message too often are expelled."""
 
     resend_delay_ms: float = 10.0
     """Machines other than its sender repeat a control message after one to two times this delay, unless another

@@ -28,6 +28,14 @@ class ControlStream:
         """The last message we have, in the graph or not. Its acknowledgements include those of all before it,
         except of machines that its sender follows no longer."""
 
+    @property
+    def received_through(self) -> int:
+        """The last message we have without a gap before it, in the graph or not."""
+        through = self.inserted_through
+        while through + 1 in self.pending:
+            through += 1
+        return through
+
 
 class ControlDag:
     """One machine's graph. `log_max` bounds how many messages of each sender are kept to be repeated."""
@@ -116,6 +124,10 @@ class ControlDag:
     def positions(self) -> Acks:
         """Up to which sequence each machine's messages are in the graph, our own included."""
         return tuple((machine, stream.inserted_through) for machine, stream in sorted(self.streams.items()))
+
+    def received(self) -> Acks:
+        """Up to which sequence we have each machine's messages, in the graph or not: nobody need repeat those."""
+        return tuple((machine, stream.received_through) for machine, stream in sorted(self.streams.items()))
 
     def since(self, machine: Machine, after: int) -> list[Control]:
         """Returns the messages heard of a machine after the given sequence, in order, as far as they are kept."""

@@ -15,10 +15,12 @@ from random import Random
 from membership import codec
 from membership.closed_views import ClosedViews
 from membership.config import MembershipConfig
+from membership.departures import Departures
 from membership.detector import FailureDetector
 from membership.early_frames import EarlyFrames, view_of
 from membership.effects import ChangeStarted, MembershipEffect, MembershipEvent, Refused, Unicast, ViewChanged
-from membership.messages import AttemptJoin, Control, GroupFrame, Presence, Probe, ProbeReply
+from membership.failed_joins import FailedJoins
+from membership.messages import AttemptJoin, Control, GroupFrame, Join, Machines, Presence, Probe, ProbeReply
 from membership.neighbours import Neighbours
 from membership.protocol import MachineSet, MembershipProtocol
 from membership.repetition import Repetition
@@ -92,10 +94,12 @@ class Group:
         self._plane = _LansisPlane(self._lansis)
         self._now = now
         self._protocol = MembershipProtocol(
-            me, alone, self._plane, self._may_join, self._is_room_for, config.control_log_max
+            me, alone, self._plane, self._may_join, self._is_room_for, config.control_log_max, self._can_succeed
         )
         self._detector = FailureDetector(config, now)
         self._neighbours = Neighbours(me, config)
+        self._departures = Departures(self._protocol, self._neighbours, config)
+        self._failed_joins = FailedJoins(me, config)
         self._repetition = Repetition(self._protocol, config, random)
         self._closed = ClosedViews(config)
         self._early = EarlyFrames(config)
@@ -103,9 +107,9 @@ class Group:
         self._attempt_at = now
         self._alpha_at = NEVER
         self._response_at = NEVER
-        self._departed_since: dict[Machine, Milliseconds] = {}
-        self._joined_at: dict[Machine, Milliseconds] = {}
         self._probes = 0
+        self._heard_before: Machines = ()
+        """The machines that had been heard lately when our last heartbeat was sent."""
         self._has_news = False
         """Whether there is something to tell soon: the interval after the next heartbeat is then a short one."""
 
@@ -276,6 +280,8 @@ class Group:
 
     def _on_presence(self, sender: Machine, presence: Presence) -> None:
         self._detector.heard_presence(sender, self._now)
+        if sender not in self._heard_before:  # it cannot join us before it knows that we hear it
+            self._presence_at = min(self._presence_at, self._now + self.config.presence_pending_ms)
         self._neighbours.update(sender, presence)
         if sender not in self._protocol.suspects:
             self._repetition.offer(sender, dict(presence.controls), self._now)
@@ -327,7 +333,8 @@ class Group:
             self._response_at = self._now + self.config.response_ms
         if entered.stage is Stage.IDLE:
             self._response_at = NEVER
-            self._departed_since.clear()
+            self._departures.clear()
+            self._failed_joins.change_ended()
             if entered.cause is Cause.NOBODY_ANSWERED:
                 self._attempt_at = self._now + self.config.attempt_again_ms * (1.0 + self._random.random())
                 self._early.clear()
@@ -360,18 +367,11 @@ class Group:
 
     def _back_off_failed_joins(self, old: View, installed: Installed, effects: list[MembershipEffect]) -> None:
         """Makes machines back off that have just joined and are gone already, or were to join and did not."""
-        view = installed.view
-        horizon = self._now - self.config.short_lived_ms
-        gone = [m for m in old.members if m not in view.members and self._joined_at.get(m, AT_ONCE) > horizon]
-        gone += installed.absent
-        self._joined_at = {m: self._joined_at.get(m, self._now) for m in view.members if m != self.me}
-        for machine in view.members:
-            if machine not in old.members and machine != self.me:
-                self._joined_at[machine] = self._now
+        gone = self._failed_joins.installed(old, installed, self._now)
         if gone:
             self._neighbours.back_off(gone, self._now)
             details: dict[str, object] = {"machines": list(map(str, gone))}
-            effects.append(Journal(MembershipEvent.BACKED_OFF, str(view.id), Cause.SILENT, details))
+            effects.append(Journal(MembershipEvent.BACKED_OFF, str(installed.view.id), Cause.SILENT, details))
 
     # Time
 
@@ -398,30 +398,23 @@ class Group:
             effects.extend(self._closed.answers_due(self._now))
 
     def _look_around(self, effects: list[MembershipEffect]) -> None:
-        """Looks, with every heartbeat, for members that have left and for foreign views to join."""
+        """Looks, with every heartbeat, for machines that have left and for foreign views to join."""
         protocol = self._protocol
         joinable = self._neighbours.joinable(protocol.current, self._now)
         if protocol.stage is not Stage.IDLE:
+            self._break_with(self._departures.from_change(self._now), Cause.DEPARTED, effects)
             return
-        self._break_with(self._departed(), Cause.DEPARTED, effects)
+        self._break_with(self._departures.from_view(self._now), Cause.DEPARTED, effects)
         is_time = self._now >= self._attempt_at and self._is_whole()
         if joinable and is_time and protocol.stage is Stage.IDLE:
             self._execute(protocol.attempt(), effects)
 
-    def _departed(self) -> list[Machine]:
-        """Returns the members whose heartbeats have named another view for `departed_ms`."""
-        view = self._protocol.view
-        since: dict[Machine, Milliseconds] = {}
-        for machine in view.members:
-            if machine != self.me and self._neighbours.view_of(machine) not in (None, view.id):
-                since[machine] = self._departed_since.get(machine, self._now)
-        self._departed_since = since
-        return [m for m, at in since.items() if self._now - at >= self.config.departed_ms]
-
     def _send_presence(self, effects: list[MembershipEffect]) -> None:
         view = self._protocol.view
-        heard = self._neighbours.heard_lately(self._now)[: self._transport_config.members_max]
-        presence = Presence(view.id, view.members, heard, self._protocol.dag.positions())
+        self._heard_before = self._neighbours.heard_lately(self._now)
+        needed = self._protocol.current | self._protocol.join_machines
+        heard = self._neighbours.willing(needed, self._now)[: self._transport_config.members_max]
+        presence = Presence(view.id, view.members, heard, self._protocol.dag.received())
         effects.append(Broadcast(self._datagram(presence)))
         is_pending = self._protocol.stage is not Stage.IDLE or self._protocol.dag.has_pending()
         period_ms = self.config.presence_pending_ms if is_pending or self._has_news else self.config.presence_ms
@@ -434,6 +427,7 @@ class Group:
     def _break_with(self, machines: Iterable[Machine], cause: Cause, effects: list[MembershipEffect]) -> None:
         machines = list(machines)
         if machines:
+            self._failed_joins.broke_with(machines, cause)
             self._execute(self._protocol.break_with(machines, cause), effects)
 
     def _break_with_older_incarnations(self, sender: Machine, effects: list[MembershipEffect]) -> None:
@@ -460,6 +454,17 @@ class Group:
         if not self._is_room_for(ours | machines):
             return False
         return self._neighbours.are_mutual(sorted(ours), sorted(machines), self._now)
+
+    def _can_succeed(self, join: Join) -> bool:
+        """Whether nobody that the JOIN names, faults excepted, has left the view that it is named by."""
+        for joining in join.sets:
+            for machine in joining.machines.difference(join.faults):
+                if machine == self.me:
+                    if joining.view != self.view.id:
+                        return False
+                elif self._neighbours.has_left(machine, joining.view):
+                    return False
+        return True
 
     def _is_room_for(self, machines: MachineSet) -> bool:
         """Whether a view of these machines, only the newest incarnation of each name, is within the bounds."""

@@ -17,6 +17,9 @@ from transport import Acks, Machine, ViewId
 
 Machines: TypeAlias = tuple[Machine, ...]
 """A set of machines, in order of name and incarnation."""
+Configuration: TypeAlias = tuple[frozenset[ViewId], frozenset[Machine]]
+"""A join configuration: the views whose members J is made of, and F_before. Machines alone would not do: the same
+ones may part and join again, and a JOIN for the one join must not count for the other."""
 
 
 def in_order(machines: frozenset[Machine] | set[Machine]) -> Machines:
@@ -54,6 +57,10 @@ class Join:
     def machines(self) -> frozenset[Machine]:
         return frozenset().union(*(joining.machines for joining in self.sets))
 
+    @property
+    def configuration(self) -> Configuration:
+        return (frozenset(joining.view for joining in self.sets), frozenset(self.faults))
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -63,6 +70,12 @@ class Fault:
 
 
 Body: TypeAlias = AttemptJoin | Join | Fault
+
+
+def joining_sets(body: Body) -> tuple[JoiningSet, ...]:
+    if isinstance(body, AttemptJoin):
+        return (body.joining,)
+    return body.sets if isinstance(body, Join) else ()
 
 
 @dataclass(frozen=True, slots=True)

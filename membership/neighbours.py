@@ -3,6 +3,9 @@
 A join is attempted only between views all of whose members hear each other, both ways, and have for a while. Links
 that are one-way or not transitive then leave a stable set of views, in each of which every pair hears each other,
 instead of views that merge and break for ever.
+
+A machine that has to back off is also left out of what our heartbeats say we hear. It then knows that we would not
+answer, and neither it nor its members ask in vain.
 """
 
 from __future__ import annotations
@@ -59,8 +62,10 @@ class Neighbours:
         return neighbour.heard_at if neighbour is not None else float("-inf")
 
     def update(self, machine: Machine, presence: Presence) -> None:
+        """Takes a heartbeat. One of an earlier view than the last, which the network has delayed, says nothing
+        that is still so."""
         neighbour = self._neighbours.get(machine)
-        if neighbour is not None:
+        if neighbour is not None and not self.has_left(machine, presence.view):
             neighbour.presence = presence
             neighbour.heard_by_it = frozenset(presence.heard)
 
@@ -73,6 +78,17 @@ class Neighbours:
         """The view that the machine's last heartbeat named; None if there was no heartbeat."""
         neighbour = self._neighbours.get(machine)
         return neighbour.presence.view if neighbour is not None and neighbour.presence is not None else None
+
+    def has_left(self, machine: Machine, view: ViewId) -> bool:
+        """Whether the machine's heartbeat names a later view than this. One that names an earlier view says only
+        that a newer heartbeat has not arrived yet."""
+        named = self.view_of(machine)
+        return named is not None and named > view
+
+    def willing(self, needed: frozenset[Machine], now: Milliseconds) -> Machines:
+        """Returns the machines that have been heard lately, but not those that have to back off: a heartbeat that
+        leaves them out tells them not to ask. `needed` are not left out: with those we are in a view or a join."""
+        return tuple(m for m in self.heard_lately(now) if m in needed or not self._is_waiting(m, now))
 
     def presence_of(self, machine: Machine) -> Presence | None:
         neighbour = self._neighbours.get(machine)

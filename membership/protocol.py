@@ -30,6 +30,9 @@ Where this differs from the figures, and why:
 - JOINs carry cut-vectors as AJs do: a machine that learns of a set from a JOIN must be able to follow it.
 - An AJ, or a foreign JOIN in Stage 1, of machines that not every member hears is ignored (decision 10), and so is
   an invitation of a machine that declared us faulty in the same view.
+- A foreign JOIN is neither an invitation nor followed in Stage 1 if a machine that it names, faults excepted, is
+  known to have left the view it is named by: that machine cannot agree to it any more, and whoever committed to it
+  would wait in vain. Such JOINs are still repeated long after cuts, by machines that wait (`can_succeed`).
 - A break in Stage 1 leads to Stage 2, as in Fig. 6, only if a machine joins; else to the faults protocol. A break
   with a machine that was about to join leads to neither.
 - In Stage 2, messages of a machine outside J are kept until J includes it, and acted upon then, as it will not
@@ -44,24 +47,21 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from membership.control_dag import ControlDag
-from membership.messages import AttemptJoin, Body, Control, Fault, Join, JoiningSet, in_order
-from membership.stages import (
-    TRANSITIONS,
-    Cause,
-    DataPlane,
-    Emitted,
-    Entered,
-    Installed,
-    Output,
-    Stage,
-    Suspected,
+from membership.messages import (
+    AttemptJoin,
+    Body,
+    Configuration,
+    Control,
+    Fault,
+    Join,
+    JoiningSet,
+    in_order,
+    joining_sets,
 )
+from membership.stages import TRANSITIONS, Cause, DataPlane, Emitted, Entered, Installed, Output, Stage, Suspected
 from transport import Acks, BrokenInvariant, Machine, View, ViewId
 
 MachineSet: TypeAlias = frozenset[Machine]
-Configuration: TypeAlias = tuple[frozenset[ViewId], MachineSet]
-"""A join configuration: the views whose members J is made of, and F_before. Machines alone would not do: the same
-ones may part and join again, and a JOIN for the one join must not count for the other."""
 
 ACCUSERS_MAX = 256
 """How many machines are remembered that have declared us faulty. Any machine can, so there must be a bound."""
@@ -71,7 +71,8 @@ _NO_MACHINES: MachineSet = frozenset()
 
 class MembershipProtocol:
     """One machine's part of the protocol. `may_join` says whether our members and the given machines all hear each
-    other, as far as is known; `is_room_for` whether one view can hold the given machines."""
+    other, as far as is known; `is_room_for` whether one view can hold the given machines; `can_succeed` whether
+    the machines that a JOIN names are, as far as is known, still in the views that it names them by."""
 
     def __init__(
         self,
@@ -81,6 +82,7 @@ class MembershipProtocol:
         may_join: Callable[[MachineSet], bool],
         is_room_for: Callable[[MachineSet], bool] = lambda machines: True,
         log_max: int = 64,
+        can_succeed: Callable[[Join], bool] = lambda join: True,
     ) -> None:
         self.me = me
         self.view = view
@@ -103,6 +105,7 @@ class MembershipProtocol:
         self._data = data
         self._may_join = may_join
         self._is_room_for = is_room_for
+        self._can_succeed = can_succeed
         self._deferred: dict[Machine, list[Control]] = {}
         """Messages in the graph that will be acted upon when J comes to include their senders."""
         self._accusers: dict[Machine, ViewId] = {}
@@ -248,7 +251,7 @@ class MembershipProtocol:
             self._deferred.pop(control.sender, None)  # an earlier JOIN of the sender
             self._incorporate_join(control.sender, join)
         else:
-            views, faults = _configuration_of(join)
+            views, faults = join.configuration
             is_known = views <= self.sets.keys() and faults <= self.faults_before
             self._incorporate_join(control.sender, join)
             if not is_known:
@@ -351,7 +354,7 @@ class MembershipProtocol:
     def _incorporate_join(self, sender: Machine, join: Join) -> None:
         for joining in join.sets:
             self._add_set(joining)
-        self.last_join[sender] = _configuration_of(join)
+        self.last_join[sender] = join.configuration
         self.last_faults[sender] = self._faults_of(sender) | frozenset(join.faults)
         self._add_faults_before(frozenset(join.faults), Cause.JOIN_RECEIVED)
 
@@ -417,7 +420,7 @@ class MembershipProtocol:
 
     def _track(self, body: Body) -> None:
         """Follows the machines of the body's joining sets, each from its cut-counter on."""
-        for joining in _sets(body):
+        for joining in joining_sets(body):
             for machine, cut in joining.cut_vector:
                 self.dag.track(machine, cut)
 
@@ -425,17 +428,19 @@ class MembershipProtocol:
         """Whether the message declares us faulty, or would join a machine of our name that started after us."""
         return control.accuses(self.me) or any(
             machine.name == self.me.name and machine.incarnation > self.me.incarnation
-            for joining in _sets(control.body)
+            for joining in joining_sets(control.body)
             for machine in joining.machines
         )
 
     def _should_follow(self, sender: Machine, join: Join) -> bool:
         """Whether to follow a JOIN that comes before we have committed: a member's always, a foreign one if it
-        includes us and our members and its newcomers hear each other."""
+        includes us, can still succeed, and our members and its newcomers hear each other."""
         if sender in self.current:
             return True
+        if self.me not in join.machines or not self._can_succeed(join):
+            return False
         newcomers = join.machines - frozenset(join.faults) - self.join_machines
-        return self.me in join.machines and (not newcomers or self._may_join(newcomers))
+        return not newcomers or self._may_join(newcomers)
 
     def _has_joiners(self) -> bool:
         """Whether a foreign machine would join, or a machine has committed to a join."""
@@ -450,9 +455,9 @@ class MembershipProtocol:
             return False
         if self._accusers.get(control.sender) == control.view:
             return False
-        if isinstance(body, Join) and self.me not in machines:
-            return False
         if isinstance(body, Join):
+            if self.me not in machines or not self._can_succeed(body):
+                return False
             machines -= frozenset(body.faults)
         return self._may_join(machines - self.current)
 
@@ -488,13 +493,3 @@ class MembershipProtocol:
         for machine in members:
             self._accusers.pop(machine, None)
         self._enter_idle(Cause.ASSENTED)
-
-
-def _configuration_of(join: Join) -> Configuration:
-    return (frozenset(joining.view for joining in join.sets), frozenset(join.faults))
-
-
-def _sets(body: Body) -> tuple[JoiningSet, ...]:
-    if isinstance(body, AttemptJoin):
-        return (body.joining,)
-    return body.sets if isinstance(body, Join) else ()

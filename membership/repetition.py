@@ -1,11 +1,14 @@
 """Retransmission of control messages to machines that lack them.
 
 Heartbeats say which control messages their sender has. A machine that has more repeats them: its own at once,
-those of others after a random delay, if no other machine has repeated them by then.
+those of others after a random delay, if no other machine has repeated them by then. The first repetitions of a
+message follow each other closely, for some were lost; then each pause is twice the last, up to a bound, for the
+message is probably of no use to whoever lacks it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from random import Random
 
@@ -26,6 +29,8 @@ class Repetition:
         self._scheduled: dict[tuple[Machine, int], tuple[Milliseconds, Control]] = {}
         self._transmitted_at: dict[tuple[Machine, int], Milliseconds] = {}
         """When each control message was last sent by any machine, as far as we know."""
+        self._repeats: Counter[tuple[Machine, int]] = Counter()
+        """How often we have repeated each of them lately."""
 
     def transmitted(self, control: Control, now: Milliseconds) -> None:
         """Notes that we or another machine have just sent this message, so that it need not be repeated yet."""
@@ -54,6 +59,7 @@ class Repetition:
         due = [self._scheduled[key][1] for key in sorted(self._scheduled) if self._scheduled[key][0] <= now]
         for control in due:
             self.transmitted(control, now)
+            self._repeats[control.sender, control.sequence] += 1
         return due
 
     def next_deadline(self) -> Milliseconds:
@@ -64,13 +70,23 @@ class Repetition:
     def forget_before(self, horizon: Milliseconds) -> None:
         """Drops the transmission times up to the horizon."""
         self._transmitted_at = {key: at for key, at in self._transmitted_at.items() if at > horizon}
+        for key in self._repeats.keys() - self._transmitted_at.keys():
+            del self._repeats[key]
 
     def _schedule(self, controls: Iterable[Control], now: Milliseconds) -> None:
         for control in controls:
             key = (control.sender, control.sequence)
             if key in self._scheduled:
                 continue
-            at = max(now, self._transmitted_at.get(key, AT_ONCE) + self._config.resend_hold_ms)
+            at = max(now, self._transmitted_at.get(key, AT_ONCE) + self._hold_ms(key))
+            if at > now + self._config.resend_hold_ms:
+                continue  # its heartbeats will ask again, if it still lacks the message then
             if control.sender != self._protocol.me:
                 at += self._config.resend_delay_ms * (1.0 + self._random.random())
             self._scheduled[key] = (at, control)
+
+    def _hold_ms(self, key: tuple[Machine, int]) -> Milliseconds:
+        """How long to wait after the last transmission of a message: the longer, the more often we repeated it."""
+        doublings = max(0, self._repeats[key] - self._config.resend_free)
+        # The exponent is bounded before the power is taken: a message may be repeated very often.
+        return min(self._config.resend_hold_ms * 2.0 ** min(doublings, 20), self._config.resend_hold_ms_max)

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from membership.control_dag import ControlDag, ControlStream
-from membership.messages import Control, Join, JoiningSet
-from membership.protocol import Configuration, MachineSet, MembershipProtocol
+from membership.messages import Configuration, Control, Join, JoiningSet
+from membership.protocol import MachineSet, MembershipProtocol
 from membership.stages import Emitted, Entered, Installed, Output, Stage, Suspected
 from transport.errors import BrokenInvariant
 from transport.messages import Acks, Machine, View, ViewId
 
-_WIRING = ("_data", "_may_join", "_is_room_for")
+_WIRING = ("_data", "_may_join", "_is_room_for", "_can_succeed")
 """The fields of the protocol that refer to its caller."""
 
 _IMMUTABLE = frozenset(
@@ -211,6 +211,7 @@ class Node:
         node.committed, node.grudges = self.committed, self.grudges
         new._data = plane
         new._is_room_for = self.protocol._is_room_for
+        new._can_succeed = self.protocol._can_succeed
         new._may_join = node._may_join
         return node
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from membership.protocol import Configuration
+from membership.messages import Configuration
 from tests.exploration.node import Install, Violation
 
 

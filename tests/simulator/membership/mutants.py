@@ -1,4 +1,4 @@
-"""The membership layer of the simulator finds bugs: some seed must notice each of these one-line changes.
+"""The membership layer of the simulator finds bugs: some seed, or a directed test, must notice each of these.
 
 Not here, because the protocol recovers from them by a view more or a moment later, which no seed demands not to
 happen: control messages never repeated, a growing set of faults not told, full buffers closed to the end,
@@ -8,9 +8,15 @@ a name in one join. Unit tests and the exploration look at these.
 
 from __future__ import annotations
 
+from membership.control_dag import ControlDag
+from membership.departures import Departures
+from membership.failed_joins import FailedJoins
 from membership.group import Group
 from membership.messages import Control
+from membership.neighbours import Neighbours
 from membership.protocol import MembershipProtocol
+from membership.repetition import Repetition
+from tests.membership import test_settling
 from tests.simulator.membership.plan import draw_membership_plan
 from tests.simulator.membership.run import MembershipRun
 from tests.simulator.mutation import Edit, Mutant, what_breaks
@@ -92,6 +98,68 @@ MUTANTS = [
         (Edit(Group, "_look_around", " and self._is_whole()", ""),),
         first_seed=150,
         nodes=(3, 9),
+    ),
+    Mutant(
+        "a join that names machines by views they have left is an invitation",
+        (),
+        (
+            Edit(
+                MembershipProtocol,
+                "_is_invitation",
+                "self.me not in machines or not self._can_succeed(body)",
+                "self.me not in machines",
+            ),
+        ),
+        test=test_settling.test_a_join_that_names_a_machine_by_a_view_it_has_left_is_no_invitation,
+    ),
+    Mutant(
+        "a join that names machines by views they have left is followed",
+        (),
+        (
+            Edit(
+                MembershipProtocol,
+                "_should_follow",
+                "self.me not in join.machines or not self._can_succeed(join)",
+                "self.me not in join.machines",
+            ),
+        ),
+        test=test_settling.test_a_join_that_names_a_machine_by_a_view_it_has_left_is_not_followed,
+    ),
+    Mutant(
+        "machines wait for one that is in a view without them",
+        (),
+        (Edit(Departures, "from_change", "escaped.append(machine)", "pass"),),
+        test=test_settling.test_who_is_in_a_later_view_without_us_is_not_waited_for_but_with_us_is,
+    ),
+    Mutant(
+        "machines give up on one that is in the view they are agreeing on",
+        (),
+        (Edit(Departures, "from_change", " and protocol.me not in presence.members", ""),),
+        test=test_settling.test_who_is_in_a_later_view_without_us_is_not_waited_for_but_with_us_is,
+    ),
+    Mutant(
+        "control messages are repeated without back-off",
+        (),
+        (Edit(Repetition, "_hold_ms", "min(doublings, 20)", "0"),),
+        test=test_settling.test_a_message_that_does_not_help_is_repeated_less_and_less_often,
+    ),
+    Mutant(
+        "heartbeats ask again for control messages that wait for others",
+        (),
+        (Edit(ControlDag, "received", "stream.received_through", "stream.inserted_through"),),
+        test=test_settling.test_a_message_that_waits_for_others_is_not_asked_for_again,
+    ),
+    Mutant(
+        "a machine that has to back off is told that it is heard",
+        (),
+        (Edit(Neighbours, "willing", "m in needed or not self._is_waiting(m, now)", "True"),),
+        test=test_settling.test_who_has_to_back_off_is_told_so_and_does_not_ask,
+    ),
+    Mutant(
+        "a machine has to back off because of what others report",
+        (),
+        (Edit(FailedJoins, "installed", " if machine in self._blamed", ""),),
+        test=test_settling.test_who_is_reported_by_others_does_not_have_to_back_off,
     ),
     Mutant(
         "clocks begin at 1 after a restart",
