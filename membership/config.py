@@ -57,8 +57,8 @@ class MembershipConfig:
 
     foreign_stable_ms: float = 100.0
     """How long every member of our view and every member of a foreign one must have heard each other before we
-    attempt to join. Shorter merges sooner; longer ignores links that come and go. One heartbeat is enough: machines
-    whose links fail again soon have to back off."""
+    attempt to join. Shorter merges sooner; longer ignores links that come and go. One heartbeat is enough, for
+    machines whose links fail again soon have to back off."""
 
     attempt_again_ms: float = 250.0
     """Shortest pause after an attempt to join that no machine has answered. Each is up to twice as long, at

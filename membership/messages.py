@@ -57,10 +57,6 @@ class Join:
     def machines(self) -> frozenset[Machine]:
         return frozenset().union(*(joining.machines for joining in self.sets))
 
-    @property
-    def configuration(self) -> Configuration:
-        return (frozenset(joining.view for joining in self.sets), frozenset(self.faults))
-
 
 @dataclass(frozen=True, slots=True)
 class Fault:

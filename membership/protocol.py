@@ -251,7 +251,7 @@ class MembershipProtocol:
             self._deferred.pop(control.sender, None)  # an earlier JOIN of the sender
             self._incorporate_join(control.sender, join)
         else:
-            views, faults = join.configuration
+            views, faults = _configuration_of(join)
             is_known = views <= self.sets.keys() and faults <= self.faults_before
             self._incorporate_join(control.sender, join)
             if not is_known:
@@ -354,7 +354,7 @@ class MembershipProtocol:
     def _incorporate_join(self, sender: Machine, join: Join) -> None:
         for joining in join.sets:
             self._add_set(joining)
-        self.last_join[sender] = join.configuration
+        self.last_join[sender] = _configuration_of(join)
         self.last_faults[sender] = self._faults_of(sender) | frozenset(join.faults)
         self._add_faults_before(frozenset(join.faults), Cause.JOIN_RECEIVED)
 
@@ -493,3 +493,7 @@ class MembershipProtocol:
         for machine in members:
             self._accusers.pop(machine, None)
         self._enter_idle(Cause.ASSENTED)
+
+
+def _configuration_of(join: Join) -> Configuration:
+    return (frozenset(joining.view for joining in join.sets), frozenset(join.faults))
