@@ -16,7 +16,7 @@ from membership.messages import Control
 from membership.neighbours import Neighbours
 from membership.protocol import MembershipProtocol
 from membership.repetition import Repetition
-from tests.membership import test_settling
+from tests.membership import test_group, test_settling
 from tests.simulator.membership.plan import draw_membership_plan
 from tests.simulator.membership.run import MembershipRun
 from tests.simulator.mutation import Edit, Mutant, what_breaks
@@ -89,15 +89,13 @@ MUTANTS = [
         "a view follows an invitation before all its members have arrived in it",
         ("virtual_synchrony", "BrokenInvariant"),
         (Edit(Group, "_may_join", "not self._is_whole()", "False"),),
-        first_seed=91,
-        nodes=(3, 9),
+        test=test_group.test_an_invitation_is_not_answered_while_a_member_is_not_in_the_view_yet,
     ),
     Mutant(
         "a view invites others before all its members have arrived in it",
         ("virtual_synchrony", "BrokenInvariant"),
         (Edit(Group, "_look_around", " and self._is_whole()", ""),),
-        first_seed=150,
-        nodes=(3, 9),
+        test=test_group.test_nobody_is_invited_while_a_member_is_not_in_the_view_yet,
     ),
     Mutant(
         "a join that names machines by views they have left is an invitation",
