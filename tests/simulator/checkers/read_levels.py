@@ -48,6 +48,9 @@ class ReadLevels(StoreChecker):
         for name, key in list(self._acknowledged):
             if name == node:
                 del self._acknowledged[name, key]
+        # Whether a write that went with the disk had expired, nobody will know.
+        names = {str(message_id) for message_id in lost}
+        self._missing = [one for one in self._missing if one[2].rpartition(".")[0] not in names]
 
     def read(self, read: Read) -> None:
         reached = self._reached.get((read.node, read.starts), 0)
