@@ -1,8 +1,10 @@
 """The log on disk: one LMDB environment per node, one synced transaction per `LogWrite`.
 
-    messages   arrival of its first message -> a batch of messages, as one write brought them order      position
-    of its first message -> digest of the order up to its end, arrivals of green messages, as one write made them
-    green meta       "identity", "lines", "yellow"
+    table      key                             value
+    messages   arrival of its first message    a batch of messages, as one write brought them
+    order      position of its first message   the digest of the order up to its end, and the arrivals of the
+                                               messages that one write made green
+    meta       "identity", "lines", "yellow"
 
 Every value begins with a checksum. A damaged one is an error that names the file and says what to do, never a
 wrong answer (trap 11). Values are few and large, because py-lmdb gives up and retakes the interpreter's lock with
@@ -22,12 +24,10 @@ import contextlib
 import errno
 import fcntl
 import os
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from sys import byteorder
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 from uuid import uuid4
 from zlib import crc32
 
@@ -35,19 +35,28 @@ import lmdb
 import msgpack
 
 from corel.config import MAP_BYTES
+from corel.disk_format import (
+    CHECKSUM_BYTES,
+    FORMAT,
+    Buffer,
+    arrivals_from_bytes,
+    arrivals_to_bytes,
+    checked,
+    key_of,
+    lines_from_list,
+    lines_to_list,
+    pack,
+    records_from_list,
+    records_to_list,
+)
 from corel.message_queue import chained
-from corel.messages import DIGEST_BYTES, EMPTY_DIGEST, Entry, MessageId, digest_of
+from corel.messages import DIGEST_BYTES, EMPTY_DIGEST, Entry, digest_of
 from corel.record_cache import RecordCache
 from corel.storage import Image, Lines, LogWrite, Record, Yellow, restore
 from corel.trial_write import remove_trial, try_write
-from transport import Machine, ViewId
-
-FORMAT = 2
 
 _READERS_MAX = 126
 _TABLES_MAX = 16
-_Bytes: TypeAlias = bytes | memoryview
-_CHECKSUM_BYTES = 4
 _DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 _FREE_BYTES_MIN = 4 * 1024**2
 """LMDB reports a write that was cut short as an input/output error. With less free space than this, such an error
@@ -178,16 +187,16 @@ class LmdbLog:
         if also is not None:
             also(transaction)
         if write.records:
-            key = _key(write.records[0].arrival)
-            self._append(transaction, self._messages, key, pack(_records_to_list(write.records)))
+            key = key_of(write.records[0].arrival)
+            self._append(transaction, self._messages, key, pack(records_to_list(write.records)))
         if write.greened:
-            key = _key(write.lines.green - len(write.greened))
-            value = _checked(write.lines.green_digest + _arrivals_to_bytes(write.greened))
+            key = key_of(write.lines.green - len(write.greened))
+            value = checked(write.lines.green_digest + arrivals_to_bytes(write.greened))
             self._append(transaction, self._order, key, value)
         if write.yellow is not None:
-            arrivals = _arrivals_to_bytes(write.yellow.arrivals)
+            arrivals = arrivals_to_bytes(write.yellow.arrivals)
             transaction.put(b"yellow", pack([write.yellow.position, arrivals]), db=self._meta)
-        transaction.put(b"lines", pack(_lines_to_list(write.lines)), db=self._meta)
+        transaction.put(b"lines", pack(lines_to_list(write.lines)), db=self._meta)
 
     def _append(self, transaction: Any, table: Any, key: bytes, value: bytes) -> None:
         if not transaction.put(key, value, db=table, append=True):
@@ -254,9 +263,9 @@ class LmdbLog:
         are read when they are needed. Nor are they meanwhile, but for one batch."""
         self._cache.clear()
         with self.read(self._messages, buffers=True) as transaction:
-            lines = _lines(self.unpack(transaction.get(b"lines", db=self._meta), "lines"))
+            lines = lines_from_list(self.unpack(transaction.get(b"lines", db=self._meta), "lines"))
             position, arrivals = self.unpack(transaction.get(b"yellow", db=self._meta), "yellow")
-            yellow = Yellow(position, tuple(_arrivals(arrivals)))
+            yellow = Yellow(position, tuple(arrivals_from_bytes(arrivals)))
             logged = list(self._entries(transaction, lines.open_from))
         if logged and logged[-1].arrival + 1 != lines.next_arrival:
             raise self._damaged(f"messages end at {logged[-1].arrival}, not at {lines.next_arrival - 1}")
@@ -284,7 +293,7 @@ class LmdbLog:
         """Returns the digest of the green order up to this line."""
         if line == 0:
             return EMPTY_DIGEST
-        with self._environment.begin(db=self._order) as transaction, transaction.cursor() as cursor:
+        with self.read(self._order) as transaction, transaction.cursor() as cursor:
             is_there = _seek(cursor, line - 1)
             start = int.from_bytes(cursor.key(), "big") if is_there else 0
             digest, arrivals = self._order_at(cursor) if is_there else (EMPTY_DIGEST, [])
@@ -298,7 +307,7 @@ class LmdbLog:
     def _order_at(self, cursor: Any) -> tuple[bytes, list[int]]:
         """Returns the digest of the order at the end of this record, and the record's arrivals."""
         content = self._verified(cursor.value(), f"order {int.from_bytes(cursor.key(), 'big')}")
-        return bytes(content[:DIGEST_BYTES]), _arrivals(content[DIGEST_BYTES:])
+        return bytes(content[:DIGEST_BYTES]), arrivals_from_bytes(content[DIGEST_BYTES:])
 
     def _record(self, arrival: int) -> Record:
         known = self._cache.find(arrival)
@@ -326,7 +335,7 @@ class LmdbLog:
 
     def _batch(self, cursor: Any) -> list[Record]:
         start = int.from_bytes(cursor.key(), "big")
-        return _records(start, self.unpack(cursor.value(), f"messages {start}"))
+        return records_from_list(start, self.unpack(cursor.value(), f"messages {start}"))
 
     # Identity
 
@@ -363,21 +372,26 @@ class LmdbLog:
         uuid = str(uuid4())
         with self._environment.begin(write=True, db=self._meta) as transaction:
             transaction.put(b"identity", pack([FORMAT, cluster, node, uuid]))
-            transaction.put(b"lines", pack(_lines_to_list(Lines(is_voter=is_new_cluster))))
+            transaction.put(b"lines", pack(lines_to_list(Lines(is_voter=is_new_cluster))))
             transaction.put(b"yellow", pack([0, b""]))
         return uuid
 
     # Checksums
 
-    def unpack(self, value: _Bytes | None, what: str) -> Any:
+    @staticmethod
+    def pack(item: object) -> bytes:
+        """Returns the item as bytes that begin with a checksum."""
+        return pack(item)
+
+    def unpack(self, value: Buffer | None, what: str) -> Any:
         """Returns what `pack` packed. Raises if it is damaged or missing, and says what."""
         return msgpack.unpackb(self._verified(value, what), strict_map_key=False)
 
-    def _verified(self, value: _Bytes | None, what: str) -> _Bytes:
-        if value is None or len(value) < _CHECKSUM_BYTES:
+    def _verified(self, value: Buffer | None, what: str) -> Buffer:
+        if value is None or len(value) < CHECKSUM_BYTES:
             raise self._damaged(f"{what} is missing")
-        content = value[_CHECKSUM_BYTES:]
-        if crc32(content) != int.from_bytes(value[:_CHECKSUM_BYTES], "big"):
+        content = value[CHECKSUM_BYTES:]
+        if crc32(content) != int.from_bytes(value[:CHECKSUM_BYTES], "big"):
             raise self._damaged(f"the checksum of {what} is wrong")
         return content
 
@@ -450,88 +464,6 @@ def _free_bytes(directory: Path) -> int:
 def _seek(cursor: Any, number: int) -> bool:
     """Moves to the record that holds this number: the last whose key is not above it. Returns whether there is
     one."""
-    if cursor.set_range(_key(number)):
-        return bool(cursor.key() == _key(number) or cursor.prev())
+    if cursor.set_range(key_of(number)):
+        return bool(cursor.key() == key_of(number) or cursor.prev())
     return bool(cursor.last())
-
-
-def _key(number: int) -> bytes:
-    return number.to_bytes(8, "big")
-
-
-def _checked(content: bytes) -> bytes:
-    return crc32(content).to_bytes(_CHECKSUM_BYTES, "big") + content
-
-
-def pack(item: object) -> bytes:
-    """Returns the item as bytes that begin with a checksum."""
-    return _checked(msgpack.packb(item))
-
-
-def _arrivals_to_bytes(arrivals: Sequence[int]) -> bytes:
-    numbers = array("Q", arrivals)
-    if byteorder == "big":
-        numbers.byteswap()
-    return numbers.tobytes()
-
-
-def _arrivals(content: _Bytes) -> list[int]:
-    numbers = array("Q", bytes(content))
-    if byteorder == "big":
-        numbers.byteswap()
-    return numbers.tolist()
-
-
-def _records_to_list(records: Sequence[Record]) -> list[object]:
-    """Returns records as lists that name each stream and view once, since they repeat."""
-    numbers: dict[Machine | ViewId, int] = {}
-    flat: list[object] = []
-    for record in records:
-        stream, sequence = record.id
-        flat += [
-            numbers.setdefault(stream, len(numbers)),
-            sequence,
-            record.clock,
-            numbers.setdefault(record.view, len(numbers)),
-            record.primary,
-            record.body,
-        ]
-    return [[list(subject) for subject in numbers], flat]
-
-
-def _records(start: int, item: Any) -> list[Record]:
-    names, flat = item
-    subjects = [ViewId(*name) if len(name) == 3 else Machine(*name) for name in names]
-    sixes = zip(*[iter(flat)] * 6, strict=True)
-    return [
-        Record(arrival, MessageId(subjects[stream], sequence), clock, subjects[view], primary, body)
-        for arrival, (stream, sequence, clock, view, primary, body) in enumerate(sixes, start)
-    ]
-
-
-def _lines_to_list(lines: Lines) -> list[object]:
-    return [
-        lines.committed,
-        lines.attempted,
-        lines.is_voter,
-        lines.green,
-        lines.green_digest,
-        lines.base,
-        lines.base_digest,
-        [part for stream, last in lines.streams for part in (*stream, last)],
-        [part for pair in lines.folded for part in pair],
-        lines.next_arrival,
-        lines.open_from,
-        lines.tail_from,
-        lines.clock,
-        list(lines.attempted_view),
-        lines.generation,
-    ]
-
-
-def _lines(item: Any) -> Lines:
-    flat = item[7]
-    streams = tuple((Machine(name, number), last) for name, number, last in zip(*[iter(flat)] * 3, strict=True))
-    folded = tuple(zip(item[8][::2], item[8][1::2], strict=True))
-    *numbers, attempted_view, generation = item[9:]
-    return Lines(*[*item[:7], streams, folded, *numbers, ViewId(*attempted_view), generation])

@@ -16,7 +16,7 @@ from hashlib import blake2b
 from typing import Any
 
 from corel import MessageId
-from corel.lmdb_log import LmdbLog, pack
+from corel.lmdb_log import LmdbLog
 from kvstore.store import IDEMPOTENCY_POSITIONS, Checkpoint, Fate, Item, Outcome, Remembered, Verdict, Why
 
 _FORGOTTEN_AT_ONCE_MAX = 256
@@ -80,18 +80,18 @@ class LmdbTree:
             if item is None:
                 transaction.delete(key.encode(), db=self._items)
             else:
-                transaction.put(key.encode(), pack(item), db=self._items)
+                transaction.put(key.encode(), LmdbLog.pack(item), db=self._items)
         for message_id, fate in checkpoint.fates.items():
-            value = pack([fate.position, list(map(_outcome_to_item, fate.outcomes))])
+            value = LmdbLog.pack([fate.position, list(map(_outcome_to_item, fate.outcomes))])
             transaction.put(_message_key(message_id), value, db=self._fates)
         for idempotency_key, memory in checkpoint.memories.items():
             name = _memory_key(idempotency_key)
-            value = pack([str(part) if isinstance(part, (Verdict, Why)) else part for part in memory])
+            value = LmdbLog.pack([str(part) if isinstance(part, (Verdict, Why)) else part for part in memory])
             transaction.put(name, value, db=self._memories)
             transaction.put(memory.position.to_bytes(8, "big") + name, b"", db=self._ages)
         at_once = max(_FORGOTTEN_AT_ONCE_MAX, 2 * len(checkpoint.memories))  # more than are added: none pile up
         self._forget(transaction, checkpoint.line - IDEMPOTENCY_POSITIONS - 1, at_once)
-        transaction.put(_LINE, pack([checkpoint.line, checkpoint.revision]), db=self._state)
+        transaction.put(_LINE, LmdbLog.pack([checkpoint.line, checkpoint.revision]), db=self._state)
 
     def _forget(self, transaction: Any, before: int, at_once: int) -> None:
         """Deletes at most `at_once` memories of positions before this one, oldest first."""
