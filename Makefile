@@ -49,10 +49,11 @@ mutants: $(TEST) ## plant bugs in every layer one by one: each must be noticed (
 explore: $(TEST) ## every interleaving of the membership's control messages in small cases (ten minutes on one core)
 	$(BIN)/python -m tests.exploration
 
-scenarios: $(TEST) ## cuts, heals, kills and stops of five real nodes in namespaces, over and over, timed
+scenarios: $(TEST) ## cuts, heals, kills and stops of five and of nine real nodes in namespaces, over and over, timed
 	@tests/system-packages
 	$(BIN)/python -m tests.network.membership_campaign --repetitions $(REPETITIONS)
 	$(BIN)/python -m tests.network.log_campaign --repetitions $(REPETITIONS)
+	$(BIN)/python -m tests.network.nine_campaign --repetitions $(REPETITIONS)
 
 bench: $(TEST) ## measure throughput, latency and CPU on this machine
 	$(BIN)/python -m tests.benchmarks.transport

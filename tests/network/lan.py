@@ -168,13 +168,20 @@ class Lan:
         everyone = frozenset[str]().union(*sides)
         for name, before in self._filters.items():
             own_sides = [side for side in sides if before.own_address in side]
-            deaf_to = everyone.difference(*own_sides) if own_sides else frozenset[str]()
-            self._install(name, replace(before, deaf_to=deaf_to))
+            self._deafen(name, everyone.difference(*own_sides) if own_sides else frozenset())
 
     def cut_one_way(self, source: str, target: str) -> None:
         """Besides the cuts there are, drop what `source` sends to `target`, and not the reverse."""
-        before = self._filter(target)
-        self._install(target, replace(before, deaf_to=before.deaf_to | {self.address(source)}))
+        self._deafen(target, self._filter(target).deaf_to | {self.address(source)})
+
+    def set_one_way_cuts(self, links: Iterable[tuple[str, str]]) -> None:
+        """Replace all cuts: drop what the source of each link sends to its target, and not the reverse."""
+        deaf_to: dict[str, set[str]] = {name: set() for name in self.names}
+        for source, target in links:
+            self._filter(target)
+            deaf_to[target].add(self.address(source))
+        for name, addresses in deaf_to.items():
+            self._deafen(name, frozenset(addresses))
 
     def heal(self) -> None:
         """Remove all cuts; loss stays."""
@@ -184,6 +191,11 @@ class Lan:
         if name not in self._filters:
             raise ValueError(f"no host {name!r}; this LAN has {', '.join(self.names)}")
         return self._filters[name]
+
+    def _deafen(self, name: str, deaf_to: frozenset[str]) -> None:
+        before = self._filter(name)
+        if deaf_to != before.deaf_to:
+            self._install(name, replace(before, deaf_to=deaf_to))
 
     def _install(self, name: str, wanted: _Filter) -> None:
         self._run_on(name, "nft -f -", wanted.as_transaction())

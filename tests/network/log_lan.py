@@ -1,5 +1,4 @@
-"""Five nodes with their logs on a LAN, a process each: what is done to them, and what must become of their
-messages.
+"""Nodes with their logs on a LAN, a process each: what is done to them, and what must become of their messages.
 
     with running(directory) as replicas:
         replicas.cut("abc|de")
@@ -42,6 +41,7 @@ from tests.network.log_member import (
     body_of,
     from_line,
 )
+from tests.network.storm import draw_storm
 from tests.simulator.checkers import Violation
 
 STEADY_MS = 300
@@ -57,6 +57,9 @@ class Timing(NamedTuple):
     cause: str
     stage: Stage
     took_ms: float
+    starting_ms: float
+    """If the cause was a start: from when the last process was started until the last one was up. It is not part
+    of `took_ms`."""
 
 
 class Member(cluster.Member[Record]):
@@ -76,7 +79,7 @@ class Member(cluster.Member[Record]):
         self.stopped: Stopped | None = None
 
     def start(self, *arguments: str) -> None:
-        roster, address = ",".join(NAMES), f"{self._lan.broadcast_address}:{PORT}"
+        roster, address = ",".join(self._lan.names), f"{self._lan.broadcast_address}:{PORT}"
         super().start("--roster", roster, "--broadcast", address, "--data", str(self.data), *arguments)
 
     def replace_disk(self) -> None:
@@ -130,26 +133,40 @@ class Member(cluster.Member[Record]):
 
 
 class Replicas(Cluster[Member]):
-    """Five nodes, to which messages are submitted all the time."""
+    """All nodes, to which messages are submitted all the time."""
 
     timeout_ms = 30_000
     """How long it may really take is for the campaign to judge."""
 
     def __init__(self, lan: Lan, directory: Path, messages_per_second: float = MESSAGES_PER_SECOND) -> None:
         super().__init__(lan, directory, {name: Member(lan, name, directory) for name in lan.names})
+        self.names = "".join(lan.names)
         self.timings: list[Timing] = []
         self._load = f"--messages-per-second={messages_per_second}"
         self._places: dict[str, int] = {}
         """The place of every message that any node reported green."""
         self._records_seen = dict.fromkeys(lan.names, 0)
-        self._start(NAMES, "start", "--bootstrap")
-        self.expect(primary=NAMES)
+        self._start(self.names, "start", "--bootstrap")
+        self.expect(primary=self.names)
 
     # What happens to them
 
     def cut(self, groups: str) -> None:
         self._begin("cut")
         self._lan.cut(groups.split("|"))
+
+    def storm(self, seed: int, storm_ms: float) -> None:
+        """Cuts links one way and heals them at random for so long, then heals all, but not before the last cuts
+        have parted a node from the primary component of all."""
+        self._begin(f"storm {seed}")
+        for at_ms, links in draw_storm(self.names, seed, storm_ms):
+            self._sleep_until(at_ms)
+            self._lan.set_one_way_cuts(links)
+            self._read()
+        self._sleep_until(storm_ms)
+        self._wait_reading(self._are_parted, "the cuts part the nodes")
+        self._begin(f"storm {seed}")
+        self._lan.heal()
 
     def kill(self, names: str) -> None:
         """Kills these with `kill -9`, all at once."""
@@ -174,7 +191,8 @@ class Replicas(Cluster[Member]):
         member.close()
         self._begin("kill")
         self._read()
-        if member.stage is None or (member.stage.stage, len(member.stage.members)) != (Stage.RECOVERING, 5):
+        died_at = (Stage.RECOVERING, self.names)
+        if member.stage is None or (member.stage.stage, member.stage.members) != died_at:
             raise self._failure(f"{name} was killed, but not in its recovery with the others")
 
     def replace_disk(self, name: str) -> None:
@@ -218,7 +236,7 @@ class Replicas(Cluster[Member]):
         for stage in dict(components):
             names = "".join(names for its_stage, names in components if its_stage is stage)
             took_ms = (max(staged.at_ns for staged in self._stages(names)) - self._since_ns) / 1e6
-            self.timings.append(Timing(self._cause, stage, took_ms))
+            self.timings.append(Timing(self._cause, stage, took_ms, self._starting_ms))
 
     def logged_by(self, names: str) -> set[str]:
         """Returns the messages that these nodes have acknowledged so far."""
@@ -269,7 +287,7 @@ class Replicas(Cluster[Member]):
 
     def counts(self) -> tuple[int, int]:
         """Returns how many messages were logged at any node, and how many became green."""
-        return len(self.logged_by(NAMES)), len(self._places)
+        return len(self.logged_by(self.names)), len(self._places)
 
     def _start(self, names: str, cause: str, *arguments: str) -> None:
         self._begin(cause)
@@ -277,8 +295,22 @@ class Replicas(Cluster[Member]):
         starts = {member.name: len(member.started) + 1 for member in members}
         for member in members:
             member.start(self._load, *arguments)
+        spawned_ns = time.monotonic_ns()
         self._wait_reading(lambda: all(len(m.started) == starts[m.name] for m in members), f"{names} come up")
         self._since_ns = max(member.started[-1].at_ns for member in members)
+        self._starting_ms = (self._since_ns - spawned_ns) / 1e6
+
+    def _begin(self, cause: str) -> None:
+        super()._begin(cause)
+        self._starting_ms = 0.0
+
+    def _are_parted(self) -> bool:
+        whole = (Stage.PRIMARY, self.names)
+        return any((staged.stage, staged.members) != whole for staged in self._stages(self.names))
+
+    def _sleep_until(self, at_ms: float) -> None:
+        """Sleeps until so long after the last cause."""
+        time.sleep(max(0.0, self._since_ns / 1e9 + at_ms / 1e3 - time.monotonic()))
 
     def _named(self, names: str) -> list[Member]:
         return [self._members[name] for name in names]
@@ -297,7 +329,7 @@ class Replicas(Cluster[Member]):
                 return False
             if member.stopped.submitted:
                 lasts.add(f"{member.me}.{member.stopped.submitted}")
-        return self._is_green(self.logged_by(NAMES) | lasts, NAMES)
+        return self._is_green(self.logged_by(self.names) | lasts, self.names)
 
     def _read(self) -> None:
         super()._read()
@@ -315,9 +347,11 @@ class Replicas(Cluster[Member]):
 
 
 @contextmanager
-def running(directory: Path, messages_per_second: float = MESSAGES_PER_SECOND) -> Iterator[Replicas]:
-    """Yields five nodes that are a primary component; what is done to them in the block is checked at its end."""
-    with Lan(list(NAMES)) as lan:
+def running(
+    directory: Path, messages_per_second: float = MESSAGES_PER_SECOND, names: str = NAMES
+) -> Iterator[Replicas]:
+    """Yields nodes that are a primary component; what is done to them in the block is checked at its end."""
+    with Lan(list(names)) as lan:
         replicas = Replicas(lan, directory, messages_per_second)
         yield replicas
         replicas.finish()

@@ -230,6 +230,21 @@ def test_a_one_way_cut_leaves_the_way_back(lan: Lan, open_socket: OpenSocket) ->
     assert b.recv(100) == b"healed"
 
 
+def test_one_way_cuts_replace_those_there_were(lan: Lan, open_socket: OpenSocket) -> None:
+    a, b, c = (open_socket(lan, name) for name in lan.names)
+    lan.cut_one_way("c", "b")
+    lan.set_one_way_cuts([("a", "b"), ("a", "c"), ("b", "c")])
+    for target in ("b", "c"):
+        a.sendto(b"cut", (lan.address(target), PORT))
+    b.sendto(b"cut", (lan.address("c"), PORT))
+    b.sendto(b"way back", (lan.address("a"), PORT))
+    c.sendto(b"no longer cut", (lan.address("b"), PORT))
+    assert (a.recv(100), b.recv(100)) == (b"way back", b"no longer cut")
+    lan.set_one_way_cuts([])
+    a.sendto(b"healed", (lan.address("c"), PORT))
+    assert c.recv(100) == b"healed"
+
+
 def test_leaving_removes_processes_and_namespaces_even_on_an_error() -> None:
     with pytest.raises(RuntimeError, match="the body fails"), Lan(["a", "b"]) as lan:  # noqa: PT012
         process = lan.spawn("a", ["sleep", "600"])
