@@ -156,12 +156,11 @@ def apply(
     write_id: str,
     position: int,
     next_revision: int | None,
-    expires: int | None,
+    expires: int,
 ) -> Applied:
     """Returns what a write does to a state at this position of the log. `data` are the bytes of the write;
     `next_revision` is its revision if it changes something, None if its place is not final. `expires` is the
-    position after which it is not decided any more if it has an idempotency key, None in logs of before there was
-    one."""
+    position after which it is not decided any more if it has an idempotency key."""
     if write.idempotency_key is None:
         return _apply_new(source, write, write_id, next_revision)
     digest = blake2b(data, digest_size=16).digest()
@@ -179,7 +178,7 @@ def apply(
             first_verdict=known.verdict,
         )
         return Applied(outcome, {})
-    if expires is not None and position > expires:
+    if position > expires:
         return Applied(Outcome(Verdict.EXPIRED, None), {})
     applied = _apply_new(source, write, write_id, next_revision)
     outcome = applied.outcome

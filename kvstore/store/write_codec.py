@@ -1,7 +1,6 @@
 """Writes as bytes, and many of them as the body of one message of the log.
 
     body    msgpack [FORMAT, expires, write, write, …]
-            msgpack [FORMAT_WITHOUT_EXPIRY, write, write, …], in logs of before writes could expire
     write   msgpack, as binary: [then, conditions, otherwise or nil, idempotency key or nil]
     part    [code, key, …]
 
@@ -35,7 +34,6 @@ from kvstore.store.operations import (
 )
 
 FORMAT = 2
-FORMAT_WITHOUT_EXPIRY = 1
 BATCH_OVERHEAD_BYTES = 16
 WRITE_OVERHEAD_BYTES = 5
 """Most bytes that a write takes in a body besides its own."""
@@ -55,9 +53,8 @@ class Batch(NamedTuple):
     """The writes of one message, encoded."""
 
     writes: list[bytes]
-    expires: int | None
-    """The last position of the log at which those with an idempotency key may still be decided; None if they never
-    expire."""
+    expires: int
+    """The last position of the log at which those with an idempotency key may still be decided."""
 
 
 def encode_write(write: Write) -> bytes:
@@ -109,16 +106,14 @@ def decode_batch(body: bytes) -> Batch:
         batch = msgpack.unpackb(body, max_array_len=len(body))
         if type(batch) is not list:
             raise TypeError("it is not a list")
-        form, *writes = batch
+        form, *rest = batch
     except (ValueError, TypeError) as error:
         raise WriteError(f"not a batch of writes: {error}") from None
-    if type(form) is not int or form not in (FORMAT, FORMAT_WITHOUT_EXPIRY):
-        raise WriteError(f"a batch of format {form!r:.100}; we know {FORMAT_WITHOUT_EXPIRY} and {FORMAT}")
-    expires = None
-    if form == FORMAT:
-        expires, *writes = writes or [None]
-        if type(expires) is not int or not 0 <= expires <= NUMBER_MAX:
-            raise WriteError(f"a batch that expires at {expires!r:.100}")
+    if type(form) is not int or form != FORMAT:
+        raise WriteError(f"a batch of format {form!r:.100}; we know {FORMAT}")
+    expires, *writes = rest or [None]
+    if type(expires) is not int or not 0 <= expires <= NUMBER_MAX:
+        raise WriteError(f"a batch that expires at {expires!r:.100}")
     if any(type(write) is not bytes for write in writes):
         raise WriteError("a batch holds something that is not a write")
     return Batch(writes, expires)

@@ -8,7 +8,6 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-import msgpack
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -30,7 +29,7 @@ from kvstore.store.state import (
     Why,
     expiry_of,
 )
-from kvstore.store.write_codec import FORMAT_WITHOUT_EXPIRY, encode_batch, encode_write
+from kvstore.store.write_codec import encode_batch, encode_write
 from tests.kvstore.store.naive_store import NaiveStore
 from tests.kvstore.store.strategies import IDEMPOTENCY_KEYS, KEYS, batches
 from tests.simulator.store.memory_tree import MemoryTree
@@ -193,15 +192,6 @@ def test_a_red_copy_that_merges_after_its_key_was_forgotten_is_not_applied_again
     assert node.green.item("n") == Item(b"1", state.TEXT, 1, "a.1.1.0")
     fate = node.green.fate(message(12))
     assert fate == Fate(11, (Outcome(Verdict.EXPIRED, None),))
-
-
-def test_what_an_old_log_says_stays_so(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node that replays its log comes to the state of those that applied it before writes could expire."""
-    monkeypatch.setattr(state, "IDEMPOTENCY_POSITIONS", 2)
-    data = encode_write(Write((Increment("n", 1),), idempotency_key="once"))
-    old = msgpack.packb([FORMAT_WITHOUT_EXPIRY, data])
-    verdicts = [node.green.apply(message(number), old)[0].outcome.verdict for number in range(1, 5)]
-    assert verdicts == [Verdict.APPLIED, Verdict.DUPLICATE, Verdict.DUPLICATE, Verdict.APPLIED]
 
 
 # Checkpoints

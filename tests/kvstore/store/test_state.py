@@ -59,7 +59,7 @@ class Run:
     def remembered(self, idempotency_key: str) -> Remembered | None:
         return self.memories.get(idempotency_key)
 
-    def write(self, write: Write, name: str | None = None, expires: int | None = None) -> Applied:
+    def write(self, write: Write, name: str | None = None, expires: int = NUMBER_MAX) -> Applied:
         self.position += 1
         revision = self.revision + 1 if self._is_final else None
         data, name = encode_write(write), name or f"w{self.position}"

@@ -160,7 +160,7 @@ class Replay:
             )
             self.revisions.append(len(self.changers) - 1)
 
-    def _apply(self, write_id: str, position: int, place: int, data: bytes, expires: int | None) -> Outcome:
+    def _apply(self, write_id: str, position: int, place: int, data: bytes, expires: int) -> Outcome:
         write = decode_write(data)
         key = write.idempotency_key
         known = None if key is None else self._repeated(key, position, data, expires)
@@ -174,11 +174,11 @@ class Replay:
             self.copies.setdefault(key, []).append(placed)
         return outcome
 
-    def _repeated(self, key: str, position: int, data: bytes, expires: int | None) -> Outcome | None:
+    def _repeated(self, key: str, position: int, data: bytes, expires: int) -> Outcome | None:
         """Returns the outcome of a copy that is not decided itself."""
         known = [placed for placed in self.decided.get(key, ()) if placed.position >= position - self._window]
         if not known:
-            is_late = expires is not None and expires < position
+            is_late = expires < position
             return Outcome(Verdict.EXPIRED, None) if is_late else None
         first = known[-1]
         if first.data != data:
