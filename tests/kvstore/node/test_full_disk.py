@@ -18,9 +18,7 @@ from corel.lmdb_log import DiskError, DiskFull
 from kvstore.node.restarting import RestartingDriver
 from kvstore.node.synced_numbers import ClockFloor
 from kvstore.store.replies import Done
-from tests.kvstore.node.test_restarting import Nodes, small_disk
-
-__all__ = ["small_disk"]
+from tests.kvstore.node.nodes import Nodes
 
 SMALL_MAP = CorelConfig(map_bytes=4 * 1024**2)
 
@@ -119,9 +117,8 @@ def test_a_disk_that_fails_after_every_trial_is_tried_less_and_less_often(
     """The back-off is the node's, not that of one of its incarnations."""
 
     async def scenario() -> None:
-        nodes = Nodes("abc", broadcast_port, tmp_path)
-        c = started(nodes)
-        await nodes.primary("abc")
+        nodes = await Nodes.in_primary("abc", broadcast_port, tmp_path)
+        c = nodes.nodes["c"]
 
         def failing(*arguments: Any) -> None:
             raise DiskFull("no room")

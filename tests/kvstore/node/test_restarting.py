@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from errno import ENOSPC
 from pathlib import Path
 from typing import Any
@@ -14,109 +13,18 @@ import pytest
 
 from corel.config import CorelConfig
 from corel.lmdb_log import DiskError, DiskFull, LmdbLog, StalledDisk, UnusableLog
-from corel.messages import MessageId
-from corel.quorum import Roster
-from corel.stages import Stage
 from corel.storage import LogWrite
 from kvstore.node.restarting import RestartingDriver
 from kvstore.node.synced_numbers import ClockFloor
-from kvstore.store.operations import Put, Write
-from kvstore.store.replies import Accepted, Ack, Answer, Done, Failed, Trouble
-from kvstore.store.write_codec import encode_write
-from tests.drivers import loopback_config
+from kvstore.store.replies import Accepted, Ack, Done, Failed, Trouble
 from tests.failing_disk import refuse_meta_writes
+from tests.kvstore.node.nodes import Nodes
 from transport.effects import Reason
-
-NEVER = float("inf")
-
-
-class Nodes:
-    """The nodes of one cluster, in one process. Needs a running event loop."""
-
-    def __init__(self, names: str, port: int, directory: Path, log: CorelConfig | None = None) -> None:
-        self._names = names
-        self._port = port
-        self._directory = directory
-        self._log = log or CorelConfig()
-        self.nodes: dict[str, RestartingDriver] = {}
-
-    def start(
-        self,
-        name: str,
-        bootstrap: bool = True,
-        data: Path | None = None,
-        roster: str | None = None,
-        log: CorelConfig | None = None,
-    ) -> RestartingDriver:
-        config = loopback_config(
-            name,
-            self._names,
-            data or self._directory / name,
-            self._port,
-            roster=Roster.of(roster or self._names),
-            bootstrap=bootstrap,
-            log=log or self._log,
-        )
-        node = self.nodes[name] = RestartingDriver(config)
-        node.start()
-        return node
-
-    def put(self, name: str, value: bytes, ack: Ack = Ack.GREEN) -> asyncio.Future[Answer]:
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        store = self.nodes[name].running_store
-        assert store is not None
-        store.write(encode_write(Write((Put("key", value),))), ack, NEVER, answer.set_result)
-        self.nodes[name].driver.dispatch_soon()
-        return answer
-
-    async def done(self, name: str, value: bytes) -> str:
-        """Writes a value, waits until it is green, and returns the id of the write."""
-        async with asyncio.timeout(20.0):
-            answer = await self.put(name, value)
-        assert isinstance(answer, Done)
-        return answer.write_id
-
-    def value(self, name: str) -> bytes | None:
-        item = self.nodes[name].store.find("key")
-        return None if item is None else item.value
-
-    def green(self, name: str) -> list[MessageId]:
-        """The green messages on the node's disk."""
-        return [entry.id for entry in self.nodes[name].log.green(0, 1_000)]
-
-    async def eventually(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20.0):
-            while not condition():
-                await asyncio.sleep(0.005)
-
-    async def primary(self, names: str) -> None:
-        def is_primary(name: str) -> bool:
-            log = self.nodes[name].driver.replica.log
-            return log.stage is Stage.PRIMARY and len(log.view.members) == len(names)
-
-        await self.eventually(lambda: all(map(is_primary, names)))
-
-    async def close(self) -> None:
-        for node in self.nodes.values():
-            await node.close()
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """The directory of a file system that is soon full."""
-    directory = tmp_path / "small"
-    directory.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(directory)], check=True)
-    yield directory
-    subprocess.run(["umount", str(directory)], check=True)
 
 
 def test_three_nodes_green_the_same_order(broadcast_port: int, tmp_path: Path) -> None:
     async def scenario() -> None:
-        nodes = Nodes("abc", broadcast_port, tmp_path)
-        for name in "abc":
-            nodes.start(name)
-        await nodes.primary("abc")
+        nodes = await Nodes.in_primary("abc", broadcast_port, tmp_path)
         answers = await asyncio.gather(
             *(nodes.put(name, b"%d" % number) for number in range(20) for name in "abc")
         )
@@ -135,10 +43,7 @@ def test_three_nodes_green_the_same_order(broadcast_port: int, tmp_path: Path) -
 
 def test_what_was_green_is_green_after_all_have_restarted(broadcast_port: int, tmp_path: Path) -> None:
     async def scenario() -> None:
-        nodes = Nodes("abc", broadcast_port, tmp_path)
-        for name in "abc":
-            nodes.start(name)
-        await nodes.primary("abc")
+        nodes = await Nodes.in_primary("abc", broadcast_port, tmp_path)
         first = await nodes.done("a", b"before")
         await nodes.close()
         for name in "abc":
@@ -157,9 +62,8 @@ def test_a_node_whose_disk_is_full_leaves_keeps_what_it_has_and_comes_back(
     broadcast_port: int, small_disk: Path
 ) -> None:
     async def scenario() -> None:
-        nodes = Nodes("a", broadcast_port, small_disk)
-        node = nodes.start("a", data=small_disk / "a")
-        await nodes.primary("a")
+        nodes = await Nodes.in_primary("a", broadcast_port, small_disk)
+        node = nodes.nodes["a"]
         await nodes.done("a", b"first")
         await nodes.eventually(lambda: len(nodes.green("a")) == 1)
         (small_disk / "filler").write_bytes(bytes(1_500_000))
@@ -184,9 +88,8 @@ def test_a_node_whose_disk_refuses_a_meta_page_opens_its_log_again_answers_reads
     broadcast_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        nodes = Nodes("a", broadcast_port, tmp_path)
-        node = nodes.start("a")
-        await nodes.primary("a")
+        nodes = await Nodes.in_primary("a", broadcast_port, tmp_path)
+        node = nodes.nodes["a"]
         await nodes.done("a", b"first")
         await nodes.eventually(lambda: node.store.green.unwritten == 0)
         trials: list[None] = []
@@ -230,9 +133,8 @@ def test_a_read_that_meets_the_failed_disk_first_makes_the_node_leave_not_stop(
     broadcast_port: int, tmp_path: Path
 ) -> None:
     async def scenario() -> None:
-        nodes = Nodes("a", broadcast_port, tmp_path)
-        node = nodes.start("a")
-        await nodes.primary("a")
+        nodes = await Nodes.in_primary("a", broadcast_port, tmp_path)
+        node = nodes.nodes["a"]
         await nodes.done("a", b"first")
         await nodes.eventually(lambda: node.store.green.unwritten == 0)
         refuse_meta_writes(tmp_path / "a")
@@ -252,9 +154,8 @@ def test_a_node_whose_disk_refuses_the_clock_floor_leaves_and_comes_back(
     broadcast_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        nodes = Nodes("a", broadcast_port, tmp_path)
-        node = nodes.start("a")
-        await nodes.primary("a")
+        nodes = await Nodes.in_primary("a", broadcast_port, tmp_path)
+        node = nodes.nodes["a"]
         await nodes.done("a", b"first")
         with monkeypatch.context() as patch:
             patch.setattr(ClockFloor, "raise_above", _no_space)
@@ -277,10 +178,7 @@ def test_others_go_on_without_a_node_whose_disk_stalls_and_it_catches_up(
     broadcast_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        nodes = Nodes("abc", broadcast_port, tmp_path, CorelConfig(sync_stall_ms=300.0))
-        for name in "abc":
-            nodes.start(name)
-        await nodes.primary("abc")
+        nodes = await Nodes.in_primary("abc", broadcast_port, tmp_path, CorelConfig(sync_stall_ms=300.0))
         log, works = nodes.nodes["c"].log, threading.Event()
         write = log.write
 
