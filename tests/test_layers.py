@@ -43,7 +43,7 @@ WORLD = frozenset(
 
 MAY_TOUCH = {
     "transport": frozenset[str](),
-    "transport.udp": frozenset({"asyncio", "ctypes", "socket"}),
+    "transport.udp": frozenset({"asyncio", "ctypes", "select", "socket"}),
     "transport.chaos": frozenset({"asyncio"}),
     "membership": frozenset[str](),
     "corel": frozenset[str](),

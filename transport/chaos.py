@@ -8,11 +8,12 @@ has been heard. The protocol does not know of any of this.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass
 from random import Random
 
 from transport.codec import Codec, DecodeError
-from transport.udp import Address, Arrivals, Channel, OnArrivals
+from transport.udp import Address, Arrivals, Channel, OnArrivals, OnPortUnreachable
 
 PEERS_MAX = 256
 """Most names whose addresses are remembered: a datagram can claim any name."""
@@ -48,13 +49,15 @@ class ChaosChannel:
         self._codec = codec
         self._random = random
         self._deliver: OnArrivals = lambda arrivals: None
+        self._report: OnPortUnreachable = lambda addresses: None
         self._addresses: dict[str, Address] = {}
         self._names: dict[Address, str] = {}
         """The names by address: only the first datagram from an address is decoded for its sender's name."""
 
-    def listen(self, on_arrivals: OnArrivals) -> None:
+    def listen(self, on_arrivals: OnArrivals, on_port_unreachable: OnPortUnreachable = lambda _: None) -> None:
         self._deliver = on_arrivals
-        self._channel.listen(self._on_arrivals)
+        self._report = on_port_unreachable
+        self._channel.listen(self._on_arrivals, self._on_port_unreachable)
 
     def drain(self) -> None:
         self._channel.drain()
@@ -97,6 +100,25 @@ class ChaosChannel:
                     immediate.append((data, address))
         if immediate:
             self._deliver(immediate)
+
+    def _on_port_unreachable(self, addresses: Collection[Address]) -> None:
+        """Passes on which hosts refused datagrams, but for those that are dropped: no refusal would arrive from a
+        host that is cut off. Others are lost and delayed like datagrams."""
+        chaos = self.chaos
+        for address in sorted(addresses):
+            is_dropped = self._names.get(address, "") in chaos.drop_from | chaos.drop_to
+            if is_dropped or self._random.random() < chaos.loss:
+                continue
+            delay_ms = chaos.delay_ms + chaos.jitter_ms * self._random.random()
+            if delay_ms:
+                loop = asyncio.get_running_loop()
+                loop.call_later(delay_ms / 1_000.0, self._report_late, address)
+            else:
+                self._report([address])
+
+    def _report_late(self, address: Address) -> None:
+        if not self._is_closed:
+            self._report([address])
 
     def _deliver_late(self, arrival: tuple[bytes, Address]) -> None:
         if not self._is_closed:

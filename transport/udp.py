@@ -7,6 +7,11 @@ port with other nodes of the same computer.
 
 Losing a datagram is allowed, raising is not: what cannot be sent or received is counted, and the protocol
 repairs it.
+
+A computer that runs refuses a datagram to a port at which no process listens, with an ICMP message. On Linux these
+are collected (`IP_RECVERR`), and the addresses that refused are reported: the process at such an address was dead
+when the datagram arrived there. Broadcasts and multicasts are never refused, and a computer refuses some six at
+once and then one a second, so the absence of a refusal says nothing.
 """
 
 from __future__ import annotations
@@ -14,16 +19,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import errno
+import select
 import socket
 import struct
+import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 Address: TypeAlias = tuple[str, int]
 Arrivals: TypeAlias = Sequence[tuple[bytes, Address]]
 OnArrivals: TypeAlias = Callable[[Arrivals], None]
+OnPortUnreachable: TypeAlias = Callable[[Collection[Address]], None]
 
 RECEIVE_BUFFER_BYTES = 8 * 1_048_576
 """The size to request; `receive_buffer_bytes` says how much the kernel granted."""
@@ -36,7 +45,15 @@ DRAIN_DATAGRAMS_MAX = 128
 DRAINS_MAX = 256
 """Most such batches that `drain` reads in a row, so that a flood cannot keep the node from ever acting."""
 
+ERRORS_MAX = 128
+"""Most ICMP errors read in a row. The kernel wakes us again for what is left."""
+
 _DATAGRAM_BYTES_MAX = 65_536
+_IP_RECVERR = 11
+_EXTENDED_ERROR = struct.Struct("=IBBBB")
+"""The beginning of the kernel's `sock_extended_err`: the error's number, its origin, the ICMP type and code."""
+_EXTENDED_ERROR_BYTES = 512
+_ORIGIN_ICMP = 2
 _SO_RCVBUFFORCE = 33
 _SO_SNDBUFFORCE = 32
 _SO_ATTACH_FILTER = 26
@@ -50,8 +67,9 @@ class Channel(Protocol):
     receive_buffer_bytes: int
     """How many bytes the kernel keeps of what has arrived and has not been read."""
 
-    def listen(self, on_arrivals: OnArrivals) -> None:
-        """Begins to hand over what arrives, in batches, on the running event loop."""
+    def listen(self, on_arrivals: OnArrivals, on_port_unreachable: OnPortUnreachable = lambda _: None) -> None:
+        """Begins to hand over what arrives, in batches, on the running event loop; and the addresses that refused
+        what was sent there, because no process listens at them."""
 
     def send(self, data: bytes) -> None:
         """Sends to every node."""
@@ -103,6 +121,11 @@ class UdpChannel:
         self.counters: Counter[str] = Counter()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._on_arrivals: OnArrivals = lambda arrivals: None
+        self._on_port_unreachable: OnPortUnreachable = lambda addresses: None
+        self._unreachable: set[Address] = set()
+        """What refused datagrams and has not been reported yet."""
+        self._own_events: select.epoll | None = None
+        """Watches our own socket for the event loop: uvloop ceases to watch a socket that has an error pending."""
         self._sockets: list[socket.socket] = []
         try:
             self._own = self._open_own(mode)
@@ -116,11 +139,16 @@ class UdpChannel:
                 _filter_source(opened, self.own_address)
         self.receive_buffer_bytes = min(map(_receive_buffer_bytes, self._sockets))
 
-    def listen(self, on_arrivals: OnArrivals) -> None:
+    def listen(self, on_arrivals: OnArrivals, on_port_unreachable: OnPortUnreachable = lambda _: None) -> None:
         self._loop = asyncio.get_running_loop()
         self._on_arrivals = on_arrivals
+        self._on_port_unreachable = on_port_unreachable
+        if sys.platform == "linux":
+            self._own.setsockopt(socket.IPPROTO_IP, _IP_RECVERR, 1)
+            self._own_events = select.epoll()
+            self._own_events.register(self._own.fileno(), select.EPOLLIN)
         for opened in self._sockets:
-            self._loop.add_reader(opened.fileno(), self._drain, opened)
+            self._loop.add_reader(self._events_of(opened), self._drain, opened)
 
     def send(self, data: bytes) -> None:
         for target in self._targets:
@@ -128,7 +156,12 @@ class UdpChannel:
 
     def send_to(self, data: bytes, address: Address) -> None:
         try:
-            self._own.sendto(data, address)
+            try:
+                self._own.sendto(data, address)
+            except OSError:
+                if not self._read_errors():
+                    raise
+                self._own.sendto(data, address)  # what had failed was an earlier datagram: this one was not sent
             self.counters["datagrams_sent"] += 1
         except OSError as error:  # a full buffer (ENOBUFS, EAGAIN), a filtered or vanished route: a loss
             self.counters[f"send_errors_{error.errno}"] += 1
@@ -137,9 +170,11 @@ class UdpChannel:
         for opened in self._sockets:
             if self._loop is not None:
                 with contextlib.suppress(ValueError):
-                    self._loop.remove_reader(opened.fileno())
+                    self._loop.remove_reader(self._events_of(opened))
             opened.close()
         self._sockets.clear()
+        if self._own_events is not None:
+            self._own_events.close()
 
     def drain(self) -> None:
         """Hands over everything that has arrived by now, but for a flood (`DRAINS_MAX`)."""
@@ -160,7 +195,9 @@ class UdpChannel:
                 break
             except OSError as error:  # an ICMP error of something sent earlier, for example
                 self.counters[f"receive_errors_{error.errno}"] += 1
-                break
+                if not self._read_errors():
+                    break
+                continue
             if address != own_address:
                 arrivals.append((data, address))
         else:
@@ -168,7 +205,42 @@ class UdpChannel:
         if arrivals:
             self.counters["datagrams_received"] += len(arrivals)
             self._on_arrivals(arrivals)
+        elif is_empty and opened is self._own:
+            self._read_errors()  # of those that no call has reported; unread ones would wake us again and again
         return not is_empty
+
+    def _events_of(self, opened: socket.socket) -> int:
+        """Returns the descriptor that the event loop watches for a socket."""
+        events = self._own_events if opened is self._own else None
+        return opened.fileno() if events is None else events.fileno()
+
+    def _read_errors(self) -> int:
+        """Reads the errors that datagrams met on their way, returns how many there were, and lets refusals be
+        reported by a later turn of the event loop: the caller may be in the middle of something."""
+        if self._own_events is None:
+            return 0
+        for count in range(ERRORS_MAX):
+            try:
+                _, ancillary, _, address = self._own.recvmsg(0, _EXTENDED_ERROR_BYTES, socket.MSG_ERRQUEUE)
+            except OSError:  # there are no more
+                return count
+            for level, kind, content in ancillary:
+                if (level, kind) == (socket.IPPROTO_IP, _IP_RECVERR):
+                    number, origin, *_ = _EXTENDED_ERROR.unpack_from(content)
+                    self.counters[f"network_errors_{number}"] += 1
+                    if (number, origin) == (errno.ECONNREFUSED, _ORIGIN_ICMP):
+                        self._note_unreachable(address)
+        return ERRORS_MAX
+
+    def _note_unreachable(self, address: Address) -> None:
+        if not self._unreachable and self._loop is not None:
+            self._loop.call_soon(self._report_unreachable)
+        self._unreachable.add(address)
+
+    def _report_unreachable(self) -> None:
+        addresses, self._unreachable = self._unreachable, set()
+        if self._sockets:
+            self._on_port_unreachable(addresses)
 
     def _open_own(self, mode: Mode) -> socket.socket:
         own = self._open()

@@ -11,7 +11,7 @@ from tests.transport.harness import VIEW
 from transport.chaos import Chaos, ChaosChannel
 from transport.codec import Codec
 from transport.messages import Datagram, Machine, Status
-from transport.udp import Address, Arrivals, OnArrivals
+from transport.udp import Address, Arrivals, OnArrivals, OnPortUnreachable
 
 CODEC = Codec("test")
 ADDRESSES: dict[str, Address] = {"b": ("127.0.0.1", 2), "c": ("127.0.0.1", 3)}
@@ -31,8 +31,9 @@ class RecordingChannel:
     def send_to(self, data: bytes, address: Address) -> None:
         self.unicast.append((data, address))
 
-    def listen(self, on_arrivals: OnArrivals) -> None:
+    def listen(self, on_arrivals: OnArrivals, on_port_unreachable: OnPortUnreachable = lambda _: None) -> None:
         self.on_arrivals = on_arrivals
+        self.on_port_unreachable = on_port_unreachable
 
     def drain(self) -> None: ...
 
@@ -47,7 +48,8 @@ class Bench:
         self.arrived: list[str] = []
         self.inner = RecordingChannel()
         self.outer = ChaosChannel(self.inner, CODEC, Random(7), chaos)
-        self.outer.listen(self._deliver)
+        self.unreachable: list[Address] = []
+        self.outer.listen(self._deliver, self.unreachable.extend)
 
     def _deliver(self, arrivals: Arrivals) -> None:
         self.arrived.extend(CODEC.sender(data).name for data, _ in arrivals)
@@ -121,6 +123,40 @@ def test_delay_holds_back_and_close_drops_what_is_held() -> None:
         assert bench.arrived == ["b"]
         bench.outer.send(b"x")
         assert bench.inner.broadcast == []
+
+    asyncio.run(scenario())
+
+
+def test_who_is_dropped_is_not_reported_unreachable() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        bench.receive("b", "c")
+        bench.inner.on_port_unreachable([ADDRESSES["b"]])
+        assert bench.unreachable == [ADDRESSES["b"]]
+        bench.outer.chaos = Chaos(drop_from=frozenset("b"))
+        bench.inner.on_port_unreachable(ADDRESSES.values())
+        bench.outer.chaos = Chaos(drop_to=frozenset("b"))
+        bench.inner.on_port_unreachable(ADDRESSES.values())
+        assert bench.unreachable == [ADDRESSES["b"], ADDRESSES["c"], ADDRESSES["c"]]
+
+    asyncio.run(scenario())
+
+
+def test_refusals_are_lost_and_delayed_like_datagrams() -> None:
+    async def scenario() -> None:
+        bench = Bench(Chaos(loss=1.0))
+        bench.inner.on_port_unreachable([ADDRESSES["b"]])
+        bench.outer.chaos = Chaos(delay_ms=5.0)
+        bench.inner.on_port_unreachable([ADDRESSES["c"]])
+        assert bench.unreachable == []
+        async with asyncio.timeout(5.0):
+            while not bench.unreachable:
+                await asyncio.sleep(0.001)
+        assert bench.unreachable == [ADDRESSES["c"]]
+        bench.inner.on_port_unreachable([ADDRESSES["b"]])
+        bench.outer.close()
+        await asyncio.sleep(0.02)  # longer than the delay
+        assert bench.unreachable == [ADDRESSES["c"]]
 
     asyncio.run(scenario())
 

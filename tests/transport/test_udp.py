@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from transport.udp import (
     Address,
@@ -30,7 +31,8 @@ class Host:
     def __init__(self, mode: Mode) -> None:
         self.arrived: list[tuple[bytes, Address]] = []
         self.channel = UdpChannel(mode)
-        self.channel.listen(self._on_arrivals)
+        self.unreachable: list[Address] = []
+        self.channel.listen(self._on_arrivals, self.unreachable.extend)
 
     def _on_arrivals(self, arrivals: Arrivals) -> None:
         self.arrived.extend(arrivals)
@@ -113,12 +115,75 @@ def test_a_full_send_buffer_is_a_loss(broadcast_port: int, monkeypatch: pytest.M
         def sendto(self, data: bytes, address: Address) -> int:
             raise OSError(errno.ENOBUFS, "No buffer space available")
 
+        def recvmsg(self, *sizes: int) -> None:
+            raise BlockingIOError
+
     async def scenario() -> None:
         host = Host(BroadcastMode(("127.255.255.255", broadcast_port)))
         monkeypatch.setattr(host.channel, "_own", FullSocket())
         host.channel.send(b"x")
         assert host.channel.counters[f"send_errors_{errno.ENOBUFS}"] == 1
         host.channel.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+@pytest.mark.parametrize("kind", ["broadcast", "multicast", "peers"])
+def test_the_address_of_a_process_that_has_died_is_reported_and_the_socket_goes_on(
+    kind: str, run: Callable[[Coroutine[None, None, None]], None], broadcast_port: int
+) -> None:
+    async def scenario() -> None:
+        near, far, dead = (Host(mode) for mode in modes(kind, broadcast_port, 3))
+        address = dead.channel.own_address
+        dead.channel.close()
+        for round_number in (1, 2):
+            near.channel.send_to(b"probe", address)
+            await eventually(lambda: address in near.unreachable)
+            near.unreachable.clear()
+            far.channel.send_to(b"question", near.channel.own_address)
+            await eventually(lambda: len(near.arrived) == round_number)  # noqa: B023
+        near.channel.send_to(b"last", far.channel.own_address)
+        await eventually(lambda: b"last" in far.payloads())
+        assert far.unreachable == []
+        near.channel.close()
+        far.channel.close()
+
+    run(scenario())
+
+
+def test_what_is_sent_after_a_refused_datagram_is_not_lost_with_it(broadcast_port: int) -> None:
+    async def scenario() -> None:
+        near, far, dead = (Host(mode) for mode in modes("broadcast", broadcast_port, 3))
+        dead.channel.close()
+        for _ in range(20):
+            near.channel.send_to(b"refused", dead.channel.own_address)
+            near.channel.send_to(b"arrives", far.channel.own_address)
+        assert near.channel.counters["datagrams_sent"] == 40
+        await eventually(lambda: far.payloads() == [b"arrives"] * 20 and near.unreachable != [])
+        assert near.channel.counters[f"network_errors_{errno.ECONNREFUSED}"] == 20
+        near.channel.close()
+        far.channel.close()
+
+    asyncio.run(scenario())
+
+
+def test_refusals_do_not_keep_arrivals_from_being_drained(broadcast_port: int) -> None:
+    async def scenario() -> None:
+        near, far, dead = (Host(mode) for mode in modes("broadcast", broadcast_port, 3))
+        dead.channel.close()
+        far.channel.send_to(b"waits", near.channel.own_address)
+        near.channel.send_to(b"refused", dead.channel.own_address)
+        near.channel.drain()
+        assert near.payloads() == [b"waits"]
+        assert near.unreachable == []  # not in the middle of what the caller does
+        await eventually(lambda: near.unreachable == [dead.channel.own_address])
+        near.channel.send_to(b"refused", dead.channel.own_address)
+        near.channel.drain()
+        near.channel.close()
+        await asyncio.sleep(0.01)
+        assert len(near.unreachable) == 1
+        far.channel.close()
 
     asyncio.run(scenario())
 
