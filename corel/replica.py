@@ -52,6 +52,10 @@ class Replica:
     def receive(self, datagram: Datagram, now: Milliseconds) -> list[ReplicaEffect]:
         return self._from_group(self.group.receive(datagram, now))
 
+    def port_unreachable(self, machine: Machine, now: Milliseconds) -> None:
+        """Notes that this machine's host refused a datagram: no process listens at the machine's address."""
+        self.group.port_unreachable(machine, now)
+
     def tick(self, now: Milliseconds) -> list[ReplicaEffect]:
         effects = self._from_group(self.group.tick(now)) if now >= self.group.next_deadline() else []
         if now >= self.log.next_deadline():

@@ -182,6 +182,10 @@ class Group:
             self._break_with_older_incarnations(sender, effects)
         return effects
 
+    def port_unreachable(self, machine: Machine, now: Milliseconds) -> None:
+        self._detector.heard(machine, self._neighbours.heard_at(machine))
+        self._detector.port_unreachable(machine, now)
+
     def tick(self, now: Milliseconds) -> list[MembershipEffect]:
         self._now = now
         effects: list[MembershipEffect] = []
@@ -383,7 +387,8 @@ class Group:
             self._probes += 1
             effects.append(Unicast(machine, self._datagram(Probe(self._probes))))
             effects.append(Journal(MembershipEvent.PROBED, str(machine), Cause.SILENT))
-        self._break_with(silent, Cause.SILENT, effects)
+        is_dead = all(map(self._detector.is_unreachable, silent))
+        self._break_with(silent, Cause.PORT_UNREACHABLE if is_dead else Cause.SILENT, effects)
 
     def _tick_transport(self, effects: list[MembershipEffect]) -> None:
         if self._now >= self._lansis.next_deadline():

@@ -53,6 +53,10 @@ class Membership(Protocol):
 
     def receive(self, datagram: Datagram, now: Milliseconds) -> list[MembershipEffect]: ...
 
+    def port_unreachable(self, machine: Machine, now: Milliseconds) -> None:
+        """Notes that this machine's host refused a datagram because no process listens at the machine's address:
+        a hint that it is dead, until it is heard again."""
+
     def tick(self, now: Milliseconds) -> list[MembershipEffect]: ...
 
     def next_deadline(self) -> Milliseconds: ...

@@ -28,6 +28,8 @@ class Cause(StrEnum):
 
     START = "start"
     SILENT = "silent"
+    PORT_UNREACHABLE = "port_unreachable"
+    """Its heartbeat is overdue, and its host says that no process listens at its address."""
     STUCK = "stuck"
     UNRESPONSIVE = "unresponsive"
     DEPARTED = "departed"

@@ -47,17 +47,23 @@ class Reports(NoStore):
             handler(report)
 
 
+class OneView(Lansis):
+    """The transport of a view that never changes, whoever dies."""
+
+    def port_unreachable(self, machine: Machine, now: float) -> None: ...
+
+
 class MulticastDriver(Driver):
     """A group, or one view's transport, without a log: messages are delivered, and nothing is kept of them."""
 
-    stack: Lansis | Group
+    stack: OneView | Group
 
     @classmethod
     def in_view(
         cls, me: Machine, view: View, mode: Mode, transport: TransportConfig | None = None, **options: Any
     ) -> Self:
         """Opens the transport of one view, whose members never change. Options are those of `in_group`."""
-        return cls._open(mode, transport, lambda fitted: Lansis(me, view, fitted, Random(), _now_ms()), **options)
+        return cls._open(mode, transport, lambda fitted: OneView(me, view, fitted, Random(), _now_ms()), **options)
 
     @classmethod
     def in_group(
@@ -77,7 +83,7 @@ class MulticastDriver(Driver):
         cls,
         mode: Mode,
         transport: TransportConfig | None,
-        build: Callable[[TransportConfig], Lansis | Group],
+        build: Callable[[TransportConfig], OneView | Group],
         cluster: str = "corelkv",
         has_chaos: bool = False,
         **options: Any,

@@ -6,6 +6,8 @@ It drives two machines, the protocol stack (a `Replica`) and the store above it.
         wait for datagrams, a completed write, a client's request, or the deadline
         for datagram in all that have arrived:
             execute(stack.receive(datagram, now))
+        for machine in those whose hosts refused a datagram:
+            stack.port_unreachable(machine, now)
         for token in completed writes:
             execute(stack.persisted(token))
         if store.next_deadline() <= now:
@@ -30,7 +32,7 @@ What it owes the machines, and what they rely on:
    above that clock (`ClockFloor`).
 4. All datagrams that have arrived are taken in before a tick, so a burst is acknowledged, ordered and delivered as
    one; and after a pause of its own (the process was stopped, a callback took long) all that has arrived meanwhile
-   is taken in before the machines may judge a peer silent.
+   is taken in before the machines may judge a peer silent. So it is before they are told of a refusal.
 5. A tick comes at the deadline or soon after, never before it, with a clock that never goes back.
 6. A checkpoint is handed to the disk with or after the write that brings the log's green line there, and the store
    is told when it is written.
@@ -43,7 +45,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from math import ceil
 from typing import NamedTuple, Protocol
@@ -99,6 +101,8 @@ class Stack(Protocol):
         """The highest clock that anything sent so far can have."""
 
     def receive(self, datagram: Datagram, now: Milliseconds) -> Sequence[ReplicaEffect]: ...
+
+    def port_unreachable(self, machine: Machine, now: Milliseconds) -> None: ...
 
     def tick(self, now: Milliseconds) -> Sequence[ReplicaEffect]: ...
 
@@ -197,7 +201,7 @@ class Driver:
             self.writer = Writer(self._disk.log, self._loop, self._on_persisted, self._on_disk_failed)
             self._watch_disk(self._disk.sync_stall_ms)
             self._execute(self.replica.start())
-        self.channel.listen(self._on_arrivals)
+        self.channel.listen(self._on_arrivals, self._on_port_unreachable)
         self._wake_at(min(self.stack.next_deadline(), store.next_deadline()))
 
     @property
@@ -309,6 +313,15 @@ class Driver:
             self._execute(self.stack.receive(datagram, now))
         if len(self._addresses) > ADDRESSES_MAX:  # any process can send us new names
             self._addresses.clear()
+
+    def _on_port_unreachable(self, addresses: Collection[Address]) -> None:
+        machines = [machine for machine, address in self._addresses.items() if address in addresses]
+        if self._is_closed or not machines:
+            return
+        self.channel.drain()  # a machine whose datagrams wait in our sockets lived a moment ago
+        for machine in machines:
+            self._guard(partial(self.stack.port_unreachable, machine, self._now()))
+        self._wake_at(0.0)
 
     def _on_twin(self, twin: Machine, address: Address) -> None:
         """Raises `TwinNode` if this node has to stop, because peers cannot tell the two apart. The newer one goes

@@ -153,3 +153,61 @@ def test_two_machines_of_one_name_do_not_upset_the_others() -> None:
         cluster.run(100.0)
     assert cluster.is_view("ab")
     assert cluster["c"].view.members == (machine("c"),)
+
+
+# Hosts that say that no process listens
+
+
+def test_a_dead_process_whose_host_refuses_probes_is_expelled_when_its_heartbeat_is_overdue() -> None:
+    cluster = settled("abc")
+    cluster.crash("c")
+    cluster.run_until(lambda: is_probed(cluster, "a") and is_probed(cluster, "b"))
+    for name in "ab":
+        cluster[name].port_unreachable(machine("c"), cluster.now)
+    assert cluster.run_until_views("ab") < 10.0
+    assert cluster.now - last_heard(cluster) < CONFIG.suspect_after_ms / 2.0 + 10.0
+    assert cluster.causes("a", MembershipEvent.SUSPECTED) == ["port_unreachable"]
+
+
+def test_a_refusal_is_forgotten_when_its_machine_is_heard() -> None:
+    cluster = settled("abc")
+    for _ in range(20):
+        cluster["a"].port_unreachable(machine("c"), cluster.now)
+        cluster.run(CONFIG.presence_ms)
+    cluster.pause("c")  # it was heard after the last refusal, and now misses one heartbeat
+    cluster.run(CONFIG.presence_ms * CONFIG.overdue_gaps + 50.0)
+    assert is_probed(cluster, "a")
+    cluster.resume("c")
+    cluster.run(1_000.0)
+    assert cluster.is_view("abc")
+    assert cluster.journal("a", MembershipEvent.SUSPECTED) == []
+
+
+def test_a_refusal_counts_from_before_the_heartbeat_was_overdue_but_not_before_it_is() -> None:
+    cluster = settled("abc")
+    cluster.run(1.0)  # nothing of c is on its way any more
+    cluster.crash("c")
+    cluster["a"].port_unreachable(machine("c"), cluster.now)
+    heard_at = last_heard(cluster)
+    cluster.run_until(cluster["a"].is_changing)
+    assert CONFIG.presence_ms < cluster.now - heard_at < CONFIG.suspect_after_ms / 2.0 + 1.0
+
+
+def test_a_late_refusal_of_a_process_that_runs_again_is_harmless() -> None:
+    cluster = settled("abc")
+    cluster.restart("c")
+    cluster.run_until_views("abc")
+    view = cluster["a"].view
+    for name in "ab":
+        for incarnation in (1, 2):
+            cluster[name].port_unreachable(machine("c", incarnation), cluster.now)
+    cluster.run(2_000.0)
+    assert cluster["a"].view == view
+
+
+def is_probed(cluster: Cluster, name: str) -> bool:
+    return bool(cluster.journal(name, MembershipEvent.PROBED))
+
+
+def last_heard(cluster: Cluster) -> float:
+    return max(sent.at for sent in cluster.sent if sent.source == "c")

@@ -16,12 +16,12 @@ import pytest
 from kvstore.node.config import PRESETS
 from kvstore.node.journal import JournalWriter
 from kvstore.node.synced_numbers import ClockFloor
-from membership.effects import ViewChanged
+from membership.effects import MembershipEvent, ViewChanged
 from tests.drivers import MulticastDriver, on_loopback
 from transport.chaos import Chaos
 from transport.codec import VERSION
 from transport.config import TransportConfig
-from transport.effects import Delivered
+from transport.effects import Delivered, Journal
 from transport.lansis import QueueFull
 from transport.messages import ORDERED, Machine, Message, Service, View, ViewId
 from transport.udp import BroadcastMode
@@ -299,3 +299,72 @@ def test_a_view_is_not_shown_before_the_next_start_is_sure_to_begin_above_it(
         return ClockFloor(tmp_path).clock
 
     asyncio.run(scenario())
+
+
+# Processes that have died
+
+
+def test_the_others_learn_from_its_host_that_a_process_has_died(broadcast_port: int) -> None:
+    async def scenario() -> None:
+        mode = BroadcastMode(("127.255.255.255", broadcast_port))
+        causes: dict[str, list[str]] = {name: [] for name in "abc"}
+        nodes = {
+            name: MulticastDriver.in_group(Machine(name, 1), mode, journal=SuspicionsOnly(causes[name])).listen()
+            for name in "abc"
+        }
+        async with asyncio.timeout(20.0):
+            while any(len(node.view.members) < 3 for node in nodes.values()):
+                await asyncio.sleep(0.002)
+            await asyncio.sleep(0.3)
+            nodes.pop("c").close()
+            for suspicions in causes.values():
+                suspicions.clear()
+            while any(len(node.view.members) > 2 for node in nodes.values()):
+                await asyncio.sleep(0.002)
+        for node in nodes.values():
+            node.close()
+        assert "port_unreachable" in causes["a"] + causes["b"]
+        assert "silent" not in causes["a"] + causes["b"]
+
+    asyncio.run(scenario())
+
+
+def test_what_waits_in_the_sockets_is_taken_in_before_a_refusal(
+    broadcast_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        cluster = Cluster("ab", broadcast_port)
+        node, dead = cluster.nodes["a"], cluster.nodes["b"]
+        told: list[tuple[str, int]] = []
+        received = node.udp.counters
+        dead.multicast(Service.AGREED, b"first")
+        await cluster.delivered_everywhere(1)
+        monkeypatch.setattr(
+            node.stack, "port_unreachable", lambda machine, now: told.append((machine.name, received.total()))
+        )
+        dead.udp.send(b"last")
+        before = received.total()
+        dead.close()
+        node._on_port_unreachable([("127.0.0.1", 9)])  # nobody that we know
+        assert told == []
+        node._on_port_unreachable([dead.udp.own_address])
+        assert [name for name, _ in told] == ["b"]
+        assert told[0][1] > before
+        cluster.close()
+        node._on_port_unreachable([dead.udp.own_address])
+        assert len(told) == 1
+
+    asyncio.run(scenario())
+
+
+class SuspicionsOnly(JournalWriter):
+    """A journal that keeps the causes of suspicions in a list, and nothing on disk."""
+
+    def __init__(self, causes: list[str]) -> None:
+        self._causes = causes
+
+    def write(self, entry: Journal, monotonic_ms: float) -> None:
+        if entry.event is MembershipEvent.SUSPECTED:
+            self._causes.append(str(entry.reason))
+
+    def close(self) -> None: ...
