@@ -1,5 +1,9 @@
 """A simulated broadcast domain: it loses, duplicates, delays and reorders, and may be cut one way or both ways.
 
+A host lives on when its process has crashed, and refuses datagrams that are sent to it alone (or, where each peer
+is sent a copy of its own, all datagrams). Whoever sent them is told so, sometimes so late that another process
+listens there by then.
+
 A receiver with limited bandwidth works through its datagrams at that rate; what arrives while its buffer is
 full is lost, as in a kernel's socket buffer. That is how bursts lose messages in reality.
 """
@@ -15,6 +19,10 @@ from typing import Generic, TypeVar
 from tests.simulator.world import World
 
 Item = TypeVar("Item")
+
+REFUSAL_LATE_SHARE = 0.1
+REFUSAL_LATE_MS_MAX = 1_000.0
+"""How late refusals are that have lain in a queue on their way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,9 @@ class Network(Generic[Item]):
         self._random = random
         self._size_of = size_of
         self._handlers: dict[str, Callable[[Item], None]] = {}
+        self._on_refused: dict[str, Callable[[str], None]] = {}
+        self._refusals = Random(0)
+        self._unicasts_refused = self._broadcasts_refused = 0.0
         self._cuts: set[tuple[str, str]] = set()
         self._busy_until: dict[str, float] = {}
         self.trace: Callable[[str, str, str, Item], None] | None = None
@@ -54,6 +65,15 @@ class Network(Generic[Item]):
 
     def detach(self, name: str) -> None:
         self._handlers.pop(name, None)
+
+    def refuse(self, unicasts: float, broadcasts: float, random: Random) -> None:
+        """From now on, the hosts of crashed processes refuse these shares of what is sent to them. The generator
+        is the refusals' own, so that they change nothing else of a run."""
+        self._unicasts_refused, self._broadcasts_refused, self._refusals = unicasts, broadcasts, random
+
+    def attach_refusals(self, name: str, on_refused: Callable[[str], None]) -> None:
+        """Has this function called with the name of each host that refuses what this one sends."""
+        self._on_refused[name] = on_refused
 
     def cut_one_way(self, source: str, target: str) -> None:
         self._cuts.add((source, target))
@@ -69,9 +89,27 @@ class Network(Generic[Item]):
 
     def broadcast(self, source: str, item: Item) -> None:
         self._send(source, [target for target in self._handlers if target != source], item)
+        if self._broadcasts_refused:
+            for target in self._on_refused:
+                if target not in self._handlers and target != source:
+                    self._refuse(source, target, item, self._broadcasts_refused)
 
     def unicast(self, source: str, target: str, item: Item) -> None:
-        self._send(source, [target] if target in self._handlers else [], item)
+        if target in self._handlers:
+            self._send(source, [target], item)
+        else:
+            self._refuse(source, target, item, self._unicasts_refused)
+
+    def _refuse(self, source: str, target: str, item: Item, share: float) -> None:
+        weather, random = self.weather, self._refusals
+        is_cut = (source, target) in self._cuts or (target, source) in self._cuts
+        if is_cut or source not in self._on_refused or random.random() >= share * (1.0 - weather.loss) ** 2:
+            return
+        delay_ms = 2.0 * weather.delay_ms
+        if random.random() < REFUSAL_LATE_SHARE:
+            delay_ms += random.uniform(0.0, REFUSAL_LATE_MS_MAX)
+        self._note("refused", source, target, item)
+        self._world.after(delay_ms, partial(self._on_refused[source], target))
 
     def _send(self, source: str, targets: Sequence[str], item: Item) -> None:
         weather, random = self.weather, self._random

@@ -160,3 +160,55 @@ def test_what_finds_the_buffer_full_is_spilled_and_room_returns_with_time() -> N
 def test_clearing_the_weather_ends_the_faults_and_keeps_delay_and_bandwidth() -> None:
     stormy = Weather(0.4, 0.3, delay_ms=5.0, jitter_ms=10.0, bytes_per_ms=20.0, buffer_bytes=200)
     assert stormy.cleared() == Weather(delay_ms=5.0, bytes_per_ms=20.0, buffer_bytes=200)
+
+
+# Hosts whose process has crashed
+
+
+def refused(lan: Lan, unicasts: float = 1.0, broadcasts: float = 0.0) -> list[tuple[float, str]]:
+    """Crashes c, lets refusals be made, and returns when a learnt of which host's."""
+    learnt: list[tuple[float, str]] = []
+    lan.network.refuse(unicasts, broadcasts, Random(5))
+    for name in "abc":
+        lan.network.attach_refusals(name, lambda host: learnt.append((lan.world.now, host)))
+    lan.network.detach("c")
+    return learnt
+
+
+def test_a_unicast_to_a_crashed_process_is_refused_after_a_round_trip() -> None:
+    lan = Lan(Weather(delay_ms=2.5))
+    learnt = refused(lan)
+    lan.network.unicast("a", "b", b"x")
+    lan.network.unicast("a", "c", b"x")
+    lan.send("a", b"y")
+    lan.run()
+    assert learnt == [(5.0, "c")]
+    assert lan.items("b") == [b"x", b"y"]
+
+
+def test_broadcasts_are_refused_where_each_peer_is_sent_a_copy() -> None:
+    lan = Lan(Weather(delay_ms=2.5))
+    learnt = refused(lan, broadcasts=1.0)
+    lan.send("a", b"y")
+    lan.run()
+    assert [host for _, host in learnt] == ["c"]
+
+
+@pytest.mark.parametrize("cut", ["ac", "ca"])
+def test_no_refusal_crosses_a_cut(cut: str) -> None:
+    lan = Lan(Weather())
+    learnt = refused(lan)
+    lan.network.cut_one_way(*cut)
+    lan.network.unicast("a", "c", b"x")
+    lan.run()
+    assert learnt == []
+
+
+def test_some_refusals_are_missing_and_some_are_late() -> None:
+    lan = Lan(Weather(delay_ms=1.0))
+    learnt = refused(lan, unicasts=0.5)
+    for _ in range(MANY):
+        lan.network.unicast("a", "c", b"x")
+    lan.run()
+    assert 0.45 * MANY < len(learnt) < 0.55 * MANY
+    assert 0.07 < len([at for at, _ in learnt if at > 3.0]) / len(learnt) < 0.13

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from random import Random
 from typing import Generic, TypeVar
 
 from tests.simulator.membership.plan import Fault, MembershipPlan
@@ -23,6 +24,8 @@ class GroupRun(SimulatedRun, Generic[AnyProcess]):
     def __init__(self, random_seed: str, below: MembershipPlan, write: Callable[[str], None] | None) -> None:
         super().__init__(random_seed, below.weather, write)
         self._below = below
+        refusals = Random(f"refusals of {random_seed}")
+        self.network.refuse(below.unicasts_refused, below.broadcasts_refused, refusals)
         self._is_sending = True
 
     def _through_codec(self, datagram: Datagram) -> Datagram:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from membership.control_dag import ControlDag
 from membership.departures import Departures
+from membership.detector import FailureDetector
 from membership.failed_joins import FailedJoins
 from membership.group import Group
 from membership.messages import Control
 from membership.neighbours import Neighbours
 from membership.protocol import MembershipProtocol
 from membership.repetition import Repetition
-from tests.membership import test_group, test_settling
+from tests.membership import test_group, test_group_peers, test_settling
 from tests.simulator.membership.plan import draw_membership_plan
 from tests.simulator.membership.run import MembershipRun
 from tests.simulator.mutation import Edit, Mutant, what_breaks
@@ -158,6 +159,32 @@ MUTANTS = [
         (),
         (Edit(FailedJoins, "installed", " if machine in self._blamed", ""),),
         test=test_settling.test_who_is_reported_by_others_does_not_have_to_back_off,
+    ),
+    Mutant(
+        "a refusal is proof even after a later heartbeat",
+        (),
+        (
+            Edit(
+                FailureDetector,
+                "is_unreachable",
+                "watched.unreachable_at > watched.heard_at",
+                "watched.unreachable_at > 0.0",
+            ),
+        ),
+        test=test_group_peers.test_a_refusal_is_forgotten_when_its_machine_is_heard,
+    ),
+    Mutant(
+        "a refusal counts before the heartbeat is overdue",
+        (),
+        (
+            Edit(
+                FailureDetector,
+                "_silent_at",
+                "return watched.heard_at + self.overdue_ms(machine)",
+                "return watched.heard_at",
+            ),
+        ),
+        test=test_group_peers.test_a_late_refusal_of_a_process_that_runs_again_is_harmless,
     ),
     Mutant(
         "clocks begin at 1 after a restart",

@@ -48,10 +48,14 @@ class MembershipPlan:
     membership: MembershipConfig
     ends_partitioned: bool
     """Whether the network stays cut for a while at the end: then every component must become a view."""
+    unicasts_refused: float = 0.0
+    """Which share of the unicasts to a crashed process its host refuses."""
+    broadcasts_refused: float = 0.0
+    """Which share of the broadcasts, if they are copies to each peer."""
 
 
 def draw_membership_plan(seed: int, nodes_min: int, nodes_max: int) -> MembershipPlan:
-    random = Random(f"membership {seed}")
+    random, refusals = Random(f"membership {seed}"), Random(f"refusals {seed}")
     nodes = tuple(ascii_lowercase[: random.randint(nodes_min, nodes_max)])
     duration_ms = random.choice((1_500.0, 3_000.0, 5_000.0))
     is_cold_start_together = random.random() < 0.7
@@ -81,6 +85,8 @@ def draw_membership_plan(seed: int, nodes_min: int, nodes_max: int) -> Membershi
             control_log_max=random.choice((64, 64, 16)),
         ),
         ends_partitioned=random.random() < 0.3,
+        unicasts_refused=refusals.choice((0.0, 0.5, 1.0, 1.0)),
+        broadcasts_refused=refusals.choice((0.0, 0.0, 0.05, 0.5)),
     )
 
 

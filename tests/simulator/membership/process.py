@@ -4,6 +4,7 @@ incarnation."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from membership.config import MembershipConfig
@@ -34,6 +35,9 @@ class GroupProcess(SimulatedProcess):
         self._membership = membership
         self._transport = transport
         self._ceiling = 0
+        self._heard: dict[messages.Machine, None] = {}
+        """The machines of which datagrams have arrived. All incarnations of a name have one address."""
+        self._network.attach_refusals(name, self._on_refused)
 
     def start(self) -> None:
         incarnation = int(self.disk.read("incarnation") or b"0") + 1
@@ -45,6 +49,7 @@ class GroupProcess(SimulatedProcess):
         clock = max(clock, self.least_clock())
         self.group = Group(self.me, self._membership, self._transport, self._random, self._world.now, clock)
         self.is_backed_up = False
+        self._heard.clear()
         self._attach(self.group)
         self.on_view(self.group.view)
         self._sleep_until(self.group.next_deadline())
@@ -64,6 +69,18 @@ class GroupProcess(SimulatedProcess):
     def least_clock(self) -> int:
         """The lowest value at which the clock may begin, whatever its record says."""
         return 1
+
+    def _on_datagram(self, datagram: messages.Datagram) -> None:
+        self._heard[datagram.sender] = None
+        super()._on_datagram(datagram)
+
+    def _on_refused(self, name: str) -> None:
+        if self.group is None or self._is_postponed(partial(self._on_refused, name)):
+            return
+        for machine in self._heard:
+            if machine.name == name:
+                self.group.port_unreachable(machine, self._world.now)
+        self._wake_soon()
 
     def _reserve(self, clock: int) -> None:
         self._ceiling = clock + CLOCK_BLOCK
