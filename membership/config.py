@@ -28,10 +28,10 @@ class MembershipConfig:
 
     overdue_gaps: float = 1.5
     """A machine's heartbeat is overdue when nothing has been heard of it for this many of the usual gaps between
-    its heartbeats, and twice their deviation, or for half of the allowed silence: it is then probed. If its host
-    has said since that no process listens at its address, it counts as faulty at once. Smaller notices a dead
-    process sooner, probes more machines in vain, and trusts a host (or a firewall that refuses on its behalf) more
-    readily when a heartbeat was only lost."""
+    its heartbeats, and their deviation, or for half of the allowed silence: it is then probed. If its host has
+    said since that no process listens at its address, it counts as faulty at once. Smaller notices a dead process
+    sooner, probes more machines in vain, and trusts a host (or a firewall that refuses on its behalf) more readily
+    when a heartbeat was only lost."""
 
     probe_ms: float = 60.0
     """Pause between probes of a machine whose heartbeat is overdue. At least two that were sent after half of the

@@ -22,7 +22,6 @@ _PROBES_MIN = 2
 _PROBE_FROM = 0.5
 """Probes count as unanswered if they were sent after this part of the allowed silence. Earlier ones give the
 machine a chance to be heard, and its host one to refuse them."""
-_OVERDUE_DEVIATIONS = 2.0
 _TOGETHER_FROM = 0.8
 """When one machine has been silent for too long, others count as silent after this part of their allowed silence:
 machines that vanish together should leave in one view, not one heartbeat later in another."""
@@ -107,7 +106,7 @@ class FailureDetector:
         if watched is None:
             return latest_ms
         gap_ms = max(watched.gap_ms, self._config.presence_ms)  # heartbeats come sooner while a change is pending
-        habit_ms = self._config.overdue_gaps * gap_ms + _OVERDUE_DEVIATIONS * watched.deviation_ms
+        habit_ms = self._config.overdue_gaps * gap_ms + watched.deviation_ms
         return min(habit_ms, latest_ms)
 
     def look(self, now: Milliseconds) -> tuple[list[Machine], list[Machine]]:
