@@ -329,7 +329,7 @@ class Group:
         self._repetition.transmitted(control, self._now)
         self._has_news = True
         effects.append(Broadcast(self._datagram(control)))
-        effects.append(Journal(MembershipEvent.CONTROL_SENT, control.id, Reason.NEW, _describe(control)))
+        effects.append(Journal(MembershipEvent.CONTROL_SENT, control.id, Reason.NEW, control.details()))
 
     def _on_entered(self, entered: Entered, effects: list[MembershipEffect]) -> None:
         self._alpha_at = self._now + self.config.alpha_ms if entered.stage is Stage.GATHERING else NEVER
@@ -493,11 +493,3 @@ class Group:
     def _drop(self, reason: Reason, sender: Machine, subject: str = "") -> Journal:
         self.counters[f"dropped_{reason}"] += 1
         return Journal(TransportEvent.DROPPED, subject, reason, {"sender": str(sender)})
-
-
-def _describe(control: Control) -> dict[str, object]:
-    body = control.body
-    if isinstance(body, AttemptJoin):
-        return {"kind": "attempt", "machines": sorted(map(str, body.joining.machines))}
-    kind = type(body).__name__.lower()
-    return {"kind": kind, "faults": list(map(str, body.faults)), "clock": control.clock}

@@ -103,6 +103,13 @@ class Control:
         """Whether this declares the machine faulty."""
         return not isinstance(self.body, AttemptJoin) and machine in self.body.faults
 
+    def details(self) -> dict[str, object]:
+        """Returns what the journal says of it."""
+        if isinstance(self.body, AttemptJoin):
+            return {"kind": "attempt", "machines": sorted(map(str, self.body.joining.machines))}
+        kind = type(self.body).__name__.lower()
+        return {"kind": kind, "faults": list(map(str, self.body.faults)), "clock": self.clock}
+
 
 @dataclass(frozen=True, slots=True)
 class Presence:

@@ -27,7 +27,7 @@ Where this differs from the figures, and why:
 - If a name is in J twice, that machine has restarted: the older incarnation is faulty.
 - A FA or JOIN that declares us faulty breaks communication with its sender. It enters the graph only if a machine
   follows it that has not acted upon it, and so does not declare us faulty.
-- JOINs carry cut-vectors as AJs do: a machine that learns of a set from a JOIN must be able to follow it.
+- JOINs carry cut-vectors as AJs do: who learns of a set from a JOIN, at once or later, must be able to follow it.
 - An AJ, or a foreign JOIN in Stage 1, of machines that not every member hears is ignored (decision 10), and so is
   an invitation of a machine that declared us faulty in the same view.
 - A foreign JOIN is neither an invitation nor followed in Stage 1 if a machine that it names, faults excepted, is
@@ -46,6 +46,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
+from membership.accusers import Accusers
 from membership.control_dag import ControlDag
 from membership.messages import (
     AttemptJoin,
@@ -62,9 +63,6 @@ from membership.stages import TRANSITIONS, Cause, DataPlane, Emitted, Entered, I
 from transport import Acks, BrokenInvariant, Machine, View, ViewId
 
 MachineSet: TypeAlias = frozenset[Machine]
-
-ACCUSERS_MAX = 256
-"""How many machines are remembered that have declared us faulty. Any machine can, so there must be a bound."""
 
 _NO_MACHINES: MachineSet = frozenset()
 
@@ -108,8 +106,7 @@ class MembershipProtocol:
         self._can_succeed = can_succeed
         self._deferred: dict[Machine, list[Control]] = {}
         """Messages in the graph that will be acted upon when J comes to include their senders."""
-        self._accusers: dict[Machine, ViewId] = {}
-        """The machines that have declared us faulty, and in which view: until their next they will not join us."""
+        self._accusers = Accusers(me)
         self._out: list[Output] = []
 
     # Inputs
@@ -117,10 +114,7 @@ class MembershipProtocol:
     def offer(self, control: Control) -> list[Output]:
         """Takes a control message that has arrived, perhaps again, perhaps before those it follows."""
         sender = control.sender
-        if control.accuses(self.me):
-            self._accusers[sender] = control.view
-            if len(self._accusers) > ACCUSERS_MAX:
-                del self._accusers[next(iter(self._accusers))]
+        self._accusers.note(control)
         if sender not in self.dag.streams and self._is_invitation(control):
             self._track(control.body)
             if self.stage is Stage.IDLE:
@@ -302,6 +296,7 @@ class MembershipProtocol:
         self.electors.clear()
         self._deferred.clear()
         self.dag.keep_only(self.current)
+        self._track_pending_joins()
         self._enter(Stage.IDLE, cause)
 
     def _enter_faults(self, cause: Cause) -> None:
@@ -315,6 +310,7 @@ class MembershipProtocol:
             self._enter(Stage.FAULTS, cause)
         if not self.faults_before <= self._faults_of(self.me):
             self._broadcast_fault()
+        self._track_pending_joins()
 
     def _attempt(self, cause: Cause) -> None:
         joining = JoiningSet(self.view.id, self._cut_vector())
@@ -424,6 +420,13 @@ class MembershipProtocol:
             for machine, cut in joining.cut_vector:
                 self.dag.track(machine, cut)
 
+    def _track_pending_joins(self) -> None:
+        """Goes on to follow the machines of our view's JOINs that wait to enter: then they make us join those."""
+        for control in list(self.dag.pending()):
+            is_ours = control.view == self.view.id and control.sender not in self.suspects
+            if is_ours and isinstance(control.body, Join) and not self._excludes_me(control):
+                self._track(control.body)
+
     def _excludes_me(self, control: Control) -> bool:
         """Whether the message declares us faulty, or would join a machine of our name that started after us."""
         return control.accuses(self.me) or any(
@@ -451,9 +454,7 @@ class MembershipProtocol:
         if isinstance(body, Fault) or self.stage not in (Stage.IDLE, Stage.GATHERING):
             return False
         machines = body.joining.machines if isinstance(body, AttemptJoin) else body.machines
-        if control.sender not in machines or self._excludes_me(control):
-            return False
-        if self._accusers.get(control.sender) == control.view:
+        if control.sender not in machines or self._excludes_me(control) or self._accusers.sent(control):
             return False
         if isinstance(body, Join):
             if self.me not in machines or not self._can_succeed(body):
@@ -490,8 +491,7 @@ class MembershipProtocol:
         self._out.append(Installed(view, covered, expected, electors, absent))
         self.current = members
         self.dag.prune_log()
-        for machine in members:
-            self._accusers.pop(machine, None)
+        self._accusers.forget(members)
         self._enter_idle(Cause.ASSENTED)
 
 

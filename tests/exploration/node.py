@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from membership.accusers import Accusers
 from membership.control_dag import ControlDag, ControlStream
 from membership.messages import Configuration, Control, Join, JoiningSet
 from membership.protocol import MachineSet, MembershipProtocol
@@ -251,8 +252,8 @@ def _copied(value: object) -> object:
         for name in ControlStream.__slots__:
             setattr(stream, name, _copied(getattr(value, name)))
         return stream
-    if isinstance(value, ControlDag):
-        new = ControlDag.__new__(ControlDag)
+    if isinstance(value, ControlDag | Accusers):
+        new = kind.__new__(kind)
         vars(new).update({name: _copied(item) for name, item in vars(value).items()})
         return new
     raise TypeError(f"the explorer cannot copy a {kind.__name__}")
@@ -280,6 +281,8 @@ def _frozen(value: object, number: Callable[[Control], int]) -> object:
         fields = [_frozen(item, number) for name, item in vars(value).items() if name != "streams"]
         streams = [(machine, _frozen(stream, number)) for machine, stream in value.streams.items()]
         return (*fields, *streams)
+    if isinstance(value, Accusers):
+        return tuple([_frozen(item, number) for item in vars(value).values()])
     raise TypeError(f"the explorer cannot compare a {type(value).__name__}")
 
 

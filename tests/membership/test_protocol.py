@@ -329,6 +329,48 @@ def test_whoever_learns_of_a_set_from_a_join_can_follow_it() -> None:
     assert names(table["a"].join_machines) == "abc"
 
 
+def test_a_join_that_waits_when_nobody_seems_to_have_answered_can_be_followed() -> None:
+    table = Table("ab", "c")
+    table.attempt("c")
+    table.hand("c:1", "b")  # and b answers with b:1
+    table.alpha("b")
+    table.hand("b:1 b:2", "a")  # b:2, the JOIN, waits for c:1
+    table.alpha("a")
+    assert table.entered("a")[-1] == (IDLE, Cause.NOBODY_ANSWERED)
+    assert machine("c") in table["a"].dag.streams
+    table.settle("abc")
+    assert [table.views(name) for name in "abc"] == [["abc"]] * 3
+
+
+def test_a_join_that_waits_when_a_member_breaks_can_be_followed() -> None:
+    table = Table("abd", "c")
+    table.attempt("c")
+    table.hand("c:1", "b")
+    table.alpha("b")
+    table.hand("b:1 b:2", "a")
+    table.break_with("a", "d")
+    assert table["a"].stage is FAULTS
+    assert machine("c") in table["a"].dag.streams
+    table.settle("abc")
+    assert [table.views(name) for name in "abc"] == [["abc"]] * 3
+
+
+def test_a_join_of_the_next_view_that_arrives_before_the_view_can_be_followed() -> None:
+    table = Table("abd", "c")
+    for name in "ab":
+        table.break_with(name, "d")
+    table.hand("a:1", "b")
+    assert table.views("b") == ["ab"]
+    table.attempt("c")
+    table.hand("c:1", "b")
+    table.alpha("b")
+    table.hand("b:3 b:2 b:1", "a")
+    assert table.views("a") == ["ab"]
+    assert machine("c") in table["a"].dag.streams
+    table.settle("abc")
+    assert [table.views(name)[-1] for name in "abc"] == ["abc"] * 3
+
+
 # Fig. 7: Stage 2
 
 

@@ -17,7 +17,7 @@ from membership.messages import Control
 from membership.neighbours import Neighbours
 from membership.protocol import MembershipProtocol
 from membership.repetition import Repetition
-from tests.membership import test_group, test_group_peers, test_settling
+from tests.membership import test_group, test_group_peers, test_protocol, test_settling
 from tests.simulator.membership.plan import draw_membership_plan
 from tests.simulator.membership.run import MembershipRun
 from tests.simulator.mutation import Edit, Mutant, what_breaks
@@ -159,6 +159,12 @@ MUTANTS = [
         (),
         (Edit(FailedJoins, "installed", " if machine in self._blamed", ""),),
         test=test_settling.test_who_is_reported_by_others_does_not_have_to_back_off,
+    ),
+    Mutant(
+        "machines of a join that still waits are followed no longer when nobody has answered",
+        (),
+        (Edit(MembershipProtocol, "_track_pending_joins", "self._track(control.body)", "pass"),),
+        test=test_protocol.test_a_join_that_waits_when_nobody_seems_to_have_answered_can_be_followed,
     ),
     Mutant(
         "a refusal is proof even after a later heartbeat",
