@@ -16,6 +16,11 @@ from membership.config import MembershipConfig
 from membership.messages import Machines, Presence
 from transport import Machine, Milliseconds, ViewId
 
+_HEARTBEATS = 5.0
+"""A machine is in reach as long as one of so many heartbeats arrives. The suspicion time may be shorter, because a
+silent machine is probed before it is suspected; machines that are not members are not probed, and a join between
+many would seldom come about on a network that loses datagrams if each of them had to be heard more often."""
+
 
 class _Neighbour:
     __slots__ = ("heard_at", "heard_by_it", "presence")
@@ -70,8 +75,8 @@ class Neighbours:
             neighbour.heard_by_it = frozenset(presence.heard)
 
     def heard_lately(self, now: Milliseconds) -> Machines:
-        """Returns the machines that have been heard within `suspect_after_ms`."""
-        horizon = now - self._config.suspect_after_ms
+        """Returns the machines that have been heard within `suspect_after_ms`, or five heartbeats."""
+        horizon = now - max(self._config.suspect_after_ms, _HEARTBEATS * self._config.presence_ms)
         return tuple(sorted(m for m, neighbour in self._neighbours.items() if neighbour.heard_at >= horizon))
 
     def view_of(self, machine: Machine) -> ViewId | None:

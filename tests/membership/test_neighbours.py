@@ -77,11 +77,18 @@ def test_every_member_must_hear_every_foreign_machine_and_be_heard() -> None:
 def test_who_has_not_been_heard_lately_is_not_heard() -> None:
     ears = Ears()
     ears.beat("b", heard="a")
-    ears.now = CONFIG.suspect_after_ms
+    ears.now = 5.0 * CONFIG.presence_ms
     assert ears.neighbours.heard_lately(ears.now) == (B,)
     ears.now += 1.0
     assert ears.neighbours.heard_lately(ears.now) == ()
     assert not ears.are_mutual("b")
+
+
+def test_who_may_be_silent_for_longer_is_heard_for_longer() -> None:
+    ears = Ears(config=MembershipConfig(suspect_after_ms=800.0))
+    ears.beat("b", heard="a")
+    assert ears.neighbours.heard_lately(800.0) == (B,)
+    assert ears.neighbours.heard_lately(801.0) == ()
 
 
 def test_nobody_is_mutual_with_nobody() -> None:
