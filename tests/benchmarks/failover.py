@@ -1,12 +1,15 @@
-"""How long writes stop when a node fails: three nodes on this machine, of which one is killed, stopped or cut off.
+"""How long writes stop when one of three processes fails, beside etcd, and how often a node is suspected wrongly.
 
-    python -m tests.benchmarks.failover --repetitions 10
-    python -m tests.benchmarks.failover --quiet-seconds 180 --hogs 8
+    python -m tests.benchmarks.failover --repetitions 20
+    python -m tests.benchmarks.failover --soak 30 --load 8
 
-Clients of the two other nodes write all the time. The time of one failure is from the failure to the first green
-write that followed the longest gap: writes which the failed node had acknowledged before may still become green.
-With `--quiet-seconds` nothing fails, and every suspicion that the journals tell of is a false one; `--hogs`
-processes keep the cores busy meanwhile. Prints Markdown for `docs/performance.md`."""
+Clients of the two other processes write one after the other all the time. The gap of a failure is the longest time
+without a successful (for us: green) write that ends after the failure, over both clients. Our nodes are killed,
+stopped, and cut off by their chaos layer, which drops datagrams both ways; for etcd it matters who leads. etcd is
+measured if it is installed, with its default timeouts.
+
+With `--soak` nothing fails for so many minutes while `--load` processes keep the cores busy, and every suspicion
+in the nodes' journals is a false one. Prints Markdown for `docs/performance.md`."""
 
 from __future__ import annotations
 
@@ -15,102 +18,40 @@ import contextlib
 import http.client
 import json
 import os
-import signal
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any
-from urllib.request import Request, urlopen
+from typing import TypeVar
 
-NAMES = "abc"
-VICTIM = "c"
-HTTP_PORT = 18_631
-UDP_PORT = 7_461
-FAILURES = ("kill -9", "SIGSTOP", "cut")
-WATCHED_SECONDS = 1.5
-"""How long after a failure a gap is looked for."""
-_READY_SECONDS = 60.0
+from tests.benchmarks.failing_clusters import Corelkv, Etcd, FailingCluster, Write
+
+AnyCluster = TypeVar("AnyCluster", bound=FailingCluster)
+
+WATCHED_SECONDS = 2.0
+"""How long after a failure the end of a gap is waited for, at least."""
+WATCHED_SECONDS_MAX = 20.0
 _CALM_SECONDS = 2.5
 """Between two failures: a node that fails soon after it has joined has to back off, which is not measured here."""
-
-
-class Nodes:
-    """Three processes, one of which may be ended and started again."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
-
-    def start(self, name: str, is_new: bool = False) -> None:
-        command = [sys.executable, "-m", "kvstore", "serve", "--node", name, "--roster", ",".join(NAMES)]
-        command += ["--data", str(self.directory / name), "--http", f"127.0.0.1:{_port(name)}", "--chaos"]
-        command += ["--broadcast", f"127.255.255.255:{UDP_PORT}", "--cluster", f"failover-{os.getpid()}"]
-        command += ["--log-level", "error", *(["--bootstrap"] if is_new else [])]
-        self.processes[name] = subprocess.Popen(command)
-
-    def fail(self, failure: str) -> None:
-        if failure == "cut":
-            others = [name for name in NAMES if name != VICTIM]
-            cut = json.dumps({"drop_from": others, "drop_to": others}).encode()
-            _call("PUT", f"{_url(VICTIM)}/v1/chaos", cut)
-        else:
-            self.processes[VICTIM].send_signal(signal.SIGKILL if failure == "kill -9" else signal.SIGSTOP)
-
-    def repair(self, failure: str) -> None:
-        if failure == "cut":
-            _call("DELETE", f"{_url(VICTIM)}/v1/chaos")
-        elif failure == "SIGSTOP":
-            self.processes[VICTIM].send_signal(signal.SIGCONT)
-        else:
-            self.processes[VICTIM].wait()
-            self.start(VICTIM)
-        self.wait_whole()
-
-    def wait_whole(self) -> None:
-        """Waits until all nodes are in one primary component."""
-        end = time.monotonic() + _READY_SECONDS
-        while time.monotonic() < end:
-            with contextlib.suppress(OSError):
-                if all(_is_whole(name) for name in NAMES):
-                    return
-            time.sleep(0.05)
-        raise SystemExit("gave up waiting until all nodes are in one primary component")
-
-    def suspicions(self) -> list[dict[str, Any]]:
-        """What the journals of all nodes say of machines that were suspected."""
-        lines = [
-            line for file in sorted(self.directory.glob("*/journal/*")) for line in file.read_text().splitlines()
-        ]
-        return [entry for entry in map(json.loads, lines) if entry.get("event") == "suspected"]
-
-    def end(self) -> None:
-        for process in self.processes.values():
-            process.send_signal(signal.SIGCONT)
-            process.send_signal(signal.SIGTERM)
-        for process in self.processes.values():
-            try:
-                process.wait(10.0)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+_LOOK_SECONDS = 10.0
+"""How often the journals are read in a soak: they are rotated."""
 
 
 class Clients:
-    """A thread for each node but the victim, which writes, one write after the other, and notes when each was
-    green."""
+    """A thread for each of the given ports, which writes, one write after the other, and notes when each
+    succeeded."""
 
-    def __init__(self) -> None:
-        self.green_at: list[float] = []
+    def __init__(self, writes: Sequence[tuple[int, Write]]) -> None:
+        self.succeeded_at: list[float] = []
         self._is_over = False
-        self._threads = [
-            threading.Thread(target=self._write, args=(n,), daemon=True) for n in NAMES if n != VICTIM
-        ]
+        self._threads = [threading.Thread(target=self._run, args=each, daemon=True) for each in writes]
         for thread in self._threads:
             thread.start()
 
@@ -119,113 +60,119 @@ class Clients:
         for thread in self._threads:
             thread.join(10.0)
 
-    def _write(self, name: str) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", _port(name), timeout=10.0)
+    def _run(self, port: int, write: Write) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10.0)
         while not self._is_over:
             try:
-                connection.request("PUT", f"/v1/kv/{name}?ack=green", b"x" * 100)
-                response = connection.getresponse()
-                response.read()
-                is_green = response.status == 200
-            except OSError:
+                has_succeeded = write(connection)
+            except (OSError, http.client.HTTPException):
                 connection.close()
-                is_green = False
-            if is_green:
-                self.green_at.append(time.monotonic())
+                has_succeeded = False
+            if has_succeeded:
+                self.succeeded_at.append(time.monotonic())
             time.sleep(0.002)
+        connection.close()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    with tempfile.TemporaryDirectory(prefix="failover-") as directory, _running(Path(directory)) as nodes:
-        if options.quiet_seconds:
-            return _count_false_suspicions(nodes, options.quiet_seconds, options.hogs)
-        print("| failure | times | median s | longest s | all |\n|---|---|---|---|---|")
-        for failure in options.only or FAILURES:
-            took = [_failover(nodes, failure) for _ in range(options.repetitions)]
-            every = " ".join(f"{seconds:.3f}" for seconds in sorted(took))
-            print(f"| {failure} | {len(took)} | {median(took):.3f} | {max(took):.3f} | {every} |", flush=True)
+    with tempfile.TemporaryDirectory(prefix="failover-") as name:
+        directory = Path(name)
+        if options.soak:
+            with _running(Corelkv(directory)) as nodes:
+                return _soak(nodes, options.soak * 60.0, options.load)
+        clusters: list[FailingCluster] = [Corelkv(directory)]
+        if shutil.which("etcd") is not None and not options.alone:
+            clusters.append(Etcd(directory))
+        elif not options.alone:
+            print("etcd is not measured (apt-get install etcd-server)", file=sys.stderr)
+        print("| cluster | failure | times | median s | longest s | all | load average |")
+        print("|---|---|---|---|---|---|---|")
+        for cluster in clusters:
+            with _running(cluster):
+                for failure in cluster.failures:
+                    _measure(cluster, failure, options.repetitions)
     return 0
 
 
 @contextlib.contextmanager
-def _running(directory: Path) -> Iterator[Nodes]:
-    nodes = Nodes(directory)
+def _running(cluster: AnyCluster) -> Iterator[AnyCluster]:
     try:
-        for name in NAMES:
-            nodes.start(name, is_new=True)
-        nodes.wait_whole()
-        yield nodes
+        cluster.start()
+        yield cluster
     finally:
-        nodes.end()
+        cluster.close()
 
 
-def _failover(nodes: Nodes, failure: str) -> float:
-    """Returns how many seconds passed from a failure to the end of the gap in green writes that it caused."""
+def _measure(cluster: FailingCluster, failure: str, repetitions: int) -> None:
+    gaps = [_gap(cluster, failure) for _ in range(repetitions)]
+    every = " ".join(f"{gap:.3f}" for gap in sorted(gaps))
+    figures = f"{len(gaps)} | {median(gaps):.3f} | {max(gaps):.3f} | {every} | {os.getloadavg()[0]:.1f}"
+    print(f"| {cluster.name} | {failure} | {figures} |", flush=True)
+
+
+def _gap(cluster: FailingCluster, failure: str) -> float:
+    """Returns for how many seconds no write succeeded because of a failure."""
     time.sleep(_CALM_SECONDS)
-    clients = Clients()
+    clients = Clients(cluster.prepare(failure))
     time.sleep(0.5)
-    nodes.fail(failure)
     failed_at = time.monotonic()
-    time.sleep(WATCHED_SECONDS)
+    cluster.fail(failure)
+    end = failed_at + WATCHED_SECONDS_MAX
+    while time.monotonic() < end:
+        time.sleep(WATCHED_SECONDS)
+        if clients.succeeded_at and time.monotonic() - clients.succeeded_at[-1] < WATCHED_SECONDS / 2.0:
+            break
     clients.close()
-    nodes.repair(failure)
-    times = sorted(at for at in clients.green_at if at > failed_at - 0.2)
-    gaps = [(later - at, later) for at, later in pairwise(times) if later > failed_at]
+    cluster.repair(failure)
+    gaps = [later - at for at, later in pairwise(sorted(clients.succeeded_at)) if later > failed_at]
     if not gaps:
-        raise SystemExit(f"no write was green within {WATCHED_SECONDS} s of {failure}")
-    return max(gaps)[1] - failed_at
+        raise SystemExit(f"{cluster.name}: no write succeeded within {WATCHED_SECONDS_MAX} s of {failure}")
+    return max(gaps)
 
 
-def _count_false_suspicions(nodes: Nodes, seconds: float, hogs: int) -> int:
+def _soak(nodes: Corelkv, seconds: float, load: int) -> int:
     time.sleep(_CALM_SECONDS)
-    before = len(nodes.suspicions())
-    burning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(hogs)]
-    clients = Clients()
+    before = nodes.journaled("suspected")
+    suspected, probed, loads = set[str](), set[str](), []
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(load)]
+    clients = Clients(nodes.prepare(""))
+    end = time.monotonic() + seconds
     try:
-        time.sleep(seconds)
+        while (left := end - time.monotonic()) > 0.0:
+            time.sleep(min(_LOOK_SECONDS, left))
+            suspected |= nodes.journaled("suspected") - before
+            probed |= nodes.journaled("probed")
+            loads.append(os.getloadavg()[0])
     finally:
-        for process in burning:
+        for process in busy:
             process.kill()
             process.wait()
         clients.close()
-    load = os.getloadavg()[0]
-    time.sleep(_CALM_SECONDS)  # the journals are written by threads
-    false = nodes.suspicions()[before:]
-    writes = len(clients.green_at)
+    gaps = [later - at for at, later in pairwise(sorted(clients.succeeded_at))]
+    causes = Counter(json.loads(line)["reason"] for line in suspected)
     print(
-        f"{len(false)} false suspicions in {seconds:.0f} s with {hogs} hogs (load {load:.1f}), {writes:,} writes"
+        f"{len(suspected)} false suspicions {dict(causes) or ''} in {seconds / 60.0:.1f} min with {load} busy "
+        f"processes: load average {median(loads):.1f} (max {max(loads):.1f}), {len(probed)} probes, "
+        f"{len(clients.succeeded_at):,} green writes, longest gap {max(gaps):.3f} s"
     )
-    for entry in false:
-        print(json.dumps(entry))
-    return 1 if false else 0
-
-
-def _port(name: str) -> int:
-    return HTTP_PORT + NAMES.index(name)
-
-
-def _url(name: str) -> str:
-    return f"http://127.0.0.1:{_port(name)}"
-
-
-def _is_whole(name: str) -> bool:
-    status = json.loads(_call("GET", f"{_url(name)}/v1/status"))
-    return bool(status["primary"]) and len(status["view"]["members"]) == len(NAMES)
-
-
-def _call(method: str, url: str, body: bytes | None = None) -> bytes:
-    with urlopen(Request(url, body, method=method), timeout=5.0) as response:
-        answer: bytes = response.read()
-    return answer
+    for line in sorted(suspected):
+        print(line)
+    return 1 if suspected else 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.failover", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.failover",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--repetitions", type=int, default=10, help="of each failure (default 10)")
-    parser.add_argument("--only", action="append", choices=FAILURES, help="only this failure (repeatable)")
-    parser.add_argument("--quiet-seconds", type=float, default=0.0, help="count false suspicions for so long")
-    parser.add_argument("--hogs", type=int, default=0, help="processes that only use the CPU meanwhile")
+    parser.add_argument("--alone", action="store_true", help="without etcd")
+    parser.add_argument(
+        "--soak", type=float, default=0.0, metavar="MINUTES", help="count false suspicions instead"
+    )
+    parser.add_argument("--load", type=int, default=8, help="busy processes in a soak (default 8)")
     return parser
 
 
