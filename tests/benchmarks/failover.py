@@ -4,10 +4,10 @@
     python -m tests.benchmarks.failover --soak 30 --load 8
 
 Clients of the two other processes write all the time. The gap of a failure is the longest time without a success
-(for us: a green write) of any of them that ends after the failure. A client gives up after a quarter of a second and
-tries again: etcd lets a write that was under way when its leader died wait for seven seconds, and accepts new ones
-much sooner. Our nodes are killed, stopped, and cut off by their chaos layer, which drops datagrams both ways; for
-etcd it matters who leads. etcd is measured if it is installed, with its default timeouts.
+(for us: a green write) of any of them that ends after the failure. A client gives up after a quarter of a second
+and tries again: etcd lets a write that was under way when its leader died wait for seven seconds, and accepts new
+ones much sooner. Our nodes are killed, stopped, and cut off by their chaos layer, which drops datagrams both ways;
+for etcd it matters who leads. etcd is measured if it is installed, with its default timeouts.
 
 With `--soak` nothing fails for so many minutes while `--load` processes keep the cores busy, and every suspicion
 in the nodes' journals is a false one. Prints Markdown for `docs/performance.md`."""

@@ -198,9 +198,11 @@ def test_a_late_refusal_of_a_process_that_runs_again_is_harmless() -> None:
     cluster.restart("c")
     cluster.run_until_views("abc")
     view = cluster["a"].view
-    for name in "ab":
-        for incarnation in (1, 2):
-            cluster[name].port_unreachable(machine("c", incarnation), cluster.now)
+    for _ in range(30):  # some of them between two heartbeats, when c has not been heard for a while
+        cluster.run(37.0)
+        for name in "ab":
+            for incarnation in (1, 2):
+                cluster[name].port_unreachable(machine("c", incarnation), cluster.now)
     cluster.run(2_000.0)
     assert cluster["a"].view == view
 
