@@ -61,6 +61,7 @@ bench: $(TEST) ## measure throughput, latency and CPU on this machine
 	$(BIN)/python -m tests.benchmarks.simulator
 	@tests/system-packages wrk etcd-server
 	$(BIN)/python -m tests.benchmarks.store
+	$(BIN)/python -m tests.benchmarks.failover
 
 setup: $(ALL) ## install everything, Spark and Locust too, into .venv
 

@@ -39,6 +39,7 @@ MUTANTS = [
                 "if control.sender in self.current",
             ),
         ),
+        first_seed=100,
     ),
     Mutant(
         "a view does not wait for the last to agree",
