@@ -99,8 +99,8 @@ class Corel:
 
     @property
     def generation(self) -> bytes:
-        """The generation of the cluster that this node is bound to; empty if it has never committed."""
-        return self._state.generation if self._state.committed else b""
+        """The generation of the cluster that this node is bound to; empty if it is bound to none."""
+        return self._state.generation if self._state.is_bound else b""
 
     @property
     def is_voter(self) -> bool:

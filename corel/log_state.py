@@ -11,6 +11,7 @@ from corel.config import CorelConfig
 from corel.effects import CorelEffect, Greened
 from corel.invariants import Invariants
 from corel.log_writer import LogWriter
+from corel.messages import NO_VIEW, is_bound
 from corel.storage import Image, Primaries
 
 
@@ -24,9 +25,9 @@ class LogState:
         self.attempted = image.lines.attempted
         """Last_Attempted_Primary."""
         self.attempted_view = image.lines.attempted_view
-        """The view in which that was attempted."""
+        """The view in which that was attempted, if the node was not bound to a generation yet."""
         self.generation = image.lines.generation
-        """The generation of the cluster with which it was attempted; final once something was committed."""
+        """The generation of the cluster with which it was attempted; final once the node is bound to it."""
         self.disk = image.disk
         """Which disk this is."""
         self.is_voter = image.lines.is_voter
@@ -36,6 +37,16 @@ class LogState:
         """A green line, and incarnations by node: once every node's green line on disk has reached this one, the
         streams of these nodes up to these incarnations can be folded away."""
         self._invariants = Invariants(self.queue) if config.debug_invariants else None
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether the node is bound to `generation`."""
+        return is_bound(self.committed, self.generation, self.attempted_view)
+
+    def bind(self, generation: bytes) -> None:
+        """Binds the node to the generation of a cluster that it has met, before it takes any message of it."""
+        self.generation, self.attempted_view = generation, NO_VIEW
+        self.writer.touch()
 
     def turn_green(self, count: int, effects: list[CorelEffect]) -> None:
         """Turns green the first `count` messages that are not yet, and reports them."""

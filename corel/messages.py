@@ -28,7 +28,14 @@ DIGEST_BYTES = 16
 EMPTY_DIGEST = bytes(DIGEST_BYTES)
 
 NO_VIEW = ViewId(0, "", 0)
-"""The view of an attempt that was never made."""
+"""The view of an attempt that was never made, or that no longer matters, because the node is bound to a
+generation."""
+
+
+def is_bound(committed: int, generation: bytes, attempted_view: ViewId) -> bool:
+    """Returns whether a node is bound to its generation of the cluster: by a commitment, or because it has met a
+    node that is bound. Otherwise the generation is that of an attempt in `attempted_view`, and may change."""
+    return committed > 0 or (attempted_view == NO_VIEW and generation != EMPTY_DIGEST)
 
 
 def digest_of(content: bytes) -> bytes:
@@ -120,12 +127,16 @@ class State:
     roster: bytes
     """A digest of the roster: nodes that are configured with different rosters must not agree on anything."""
     generation: bytes
-    """The generation of the cluster with which `attempted` was attempted; final once `committed` is not 0
+    """The generation of the cluster with which `attempted` was attempted; final once the node is bound to it
     (decision 20)."""
     attempted_view: ViewId
     """The view in which `attempted` was attempted."""
     disk: bytes
     """Which disk this is: the generation of a new cluster is drawn from the disks of its first attempt."""
+
+    @property
+    def is_bound(self) -> bool:
+        return is_bound(self.committed, self.generation, self.attempted_view)
 
 
 @dataclass(frozen=True, slots=True)

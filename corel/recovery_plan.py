@@ -72,6 +72,8 @@ class Plan:
     """The members whose disks had lost their data, and which count from now on (trap 7)."""
     generation: bytes
     """The generation of the cluster: what any member is bound to, or what the next attempt is made with."""
+    is_generation_final: bool
+    """Whether any member is bound to it."""
 
 
 def make_plan(states: Mapping[Machine, State], roster: Roster) -> Plan:
@@ -80,7 +82,7 @@ def make_plan(states: Mapping[Machine, State], roster: Roster) -> Plan:
     _check_equal("members were told of different rosters", members, lambda member: states[member].roster)
     _check_equal(
         "members belong to different generations of the cluster",
-        [member for member in members if states[member].committed],
+        [member for member in members if states[member].is_bound],
         lambda member: states[member].generation,
     )
     committed = max(state.committed for state in states.values())
@@ -121,6 +123,7 @@ def make_plan(states: Mapping[Machine, State], roster: Roster) -> Plan:
         voters=tuple(member.name for member in sorted((*voters, *restored))),
         restored=tuple(restored),
         generation=_generation(states.values()),
+        is_generation_final=any(state.is_bound for state in states.values()),
     )
 
 
@@ -128,12 +131,12 @@ def _generation(states: Collection[State]) -> bytes:
     """Returns the generation of the cluster that these states belong to; a new one, drawn from the members' disks,
     if nobody has attempted a primary component yet.
 
-    Members that have committed decide. Otherwise the last attempt does, by its number and its view: if somebody
+    Members that are bound to one decide. Otherwise the last attempt does, by its number and its view: if somebody
     who is not here has committed to it, everybody of its view attempted it, so a majority knows of it, and no
     attempt of the same number was made in a later view. So all primary components of a cluster have the generation
     of the first one that anybody committed to (decision 20)."""
-    last = max(states, key=lambda state: (state.committed > 0, state.attempted, state.attempted_view))
-    if last.attempted or last.committed:
+    last = max(states, key=lambda state: (state.is_bound, state.attempted, state.attempted_view))
+    if last.attempted or last.is_bound:
         return last.generation
     return digest_of(b"".join(sorted(state.disk for state in states)))
 

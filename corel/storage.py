@@ -52,9 +52,9 @@ class Lines:
     clock: int = 0
     """No message in the log has a higher clock."""
     attempted_view: ViewId = NO_VIEW
-    """The view in which `attempted` was attempted."""
+    """The view in which `attempted` was attempted, if the node was not bound to a generation yet."""
     generation: bytes = EMPTY_DIGEST
-    """The generation of the cluster with which it was attempted; final once something was committed."""
+    """The generation of the cluster with which it was attempted; final once the node is bound to it."""
 
 
 @dataclass(frozen=True, slots=True)

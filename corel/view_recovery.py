@@ -157,6 +157,9 @@ class ViewRecovery:
             "priority_from": plan.priority_from,
         }
         effects.append(Journal(CorelEvent.STATES_EXCHANGED, str(self._view.id), Cause.STATES, details))
+        if plan.is_generation_final and not self._state.is_bound:
+            self._state.bind(plan.generation)
+            self._report_stage(Cause.STATES, effects)
         self._fold_streams()
         self._transfer = RecoveryTransfer(
             self._me,
@@ -230,7 +233,6 @@ class ViewRecovery:
             effects.append(Journal(CorelEvent.DEMOTED, str(self._view.id), Cause.STATES, details))
         if is_changed:
             self._state.committed = plan.committed
-            self._state.generation = plan.generation if plan.committed else self._state.generation
             self._writer.decide_yellow()
             effects.append(Reordered())
         self._share_reds(effects)
@@ -275,7 +277,8 @@ class ViewRecovery:
         """Phase one: the attempt is sent once it is on disk."""
         state = self._state
         state.attempted = self._the_plan().attempted + 1
-        state.attempted_view, state.generation = self._view.id, self._the_plan().generation
+        if not state.is_bound:
+            state.attempted_view, state.generation = self._view.id, self._the_plan().generation
         self._writer.touch()
         self._enter(Stage.ESTABLISHING, Phase.ATTEMPTS, Cause.MAJORITY, effects)
         attempt = Attempt(state.attempted, self._queue.digest())

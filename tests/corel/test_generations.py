@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from corel.config import CorelConfig
 from corel.messages import EMPTY_DIGEST, NO_VIEW
 from corel.recovery_plan import Contradiction, make_plan
 from corel.stages import Phase, Stage
@@ -143,3 +144,22 @@ def test_a_shorter_green_prefix_with_another_body_is_noticed_before_anything_is_
         cluster.settle("abc")
     assert cluster["a"].phase in (Phase.CONTRADICTION, Phase.PRIORITY_MESSAGES)
     assert len(cluster["a"].queue) == 3
+
+
+def test_an_empty_disk_is_bound_before_it_takes_any_message_of_the_generation_that_it_meets() -> None:
+    """c's disk is replaced, and the view ends while c takes in what the others have. What it has of it could repeat
+    ids of another generation, so c belongs to theirs from then on, also after a crash."""
+    cluster = LogCluster("abc", config=CorelConfig(batch_bytes_max=1, batches_ahead_max=1))
+    cluster.settle("abc")
+    cluster.submit("a", "x y z")
+    cluster.run()
+    cluster.crash("c")
+    cluster.replace_disk("c")
+    cluster.start("c")
+    cluster.views("abc")
+    cluster.run_until(lambda: cluster.disks["c"].log.messages)
+    assert cluster.disks["c"].log.lines.committed == 0
+    cluster.restart("c")
+    assert cluster["c"].generation == cluster["a"].generation != b""
+    cluster.settle("abc")
+    assert cluster.pictures() == {"x y z||"}
