@@ -275,7 +275,7 @@ class LogCluster:
     def replace_disk(self, name: str) -> None:
         """Replaces the disk by an empty one. What was nowhere else is lost."""
         self.disks[name].log = MemoryLog(Lines(), f"{name} replaced, {self._incarnations[name]}")
-        self.acknowledged.forget_disk(name)
+        self.acknowledged.disk_replaced(name)
 
     # What happens
 

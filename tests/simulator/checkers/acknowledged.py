@@ -21,8 +21,8 @@ class Acknowledged(LogChecker):
         for entry in logged.entries:
             self.promised.setdefault(entry.id, set()).add(node)
 
-    def forget_disk(self, node: str) -> None:
-        """Drops what was only on a disk that has been replaced."""
+    def disk_replaced(self, node: str) -> None:
+        """Drops what was only on that disk."""
         for message_id, disks in list(self.promised.items()):
             disks.discard(node)
             if not disks and message_id not in self.history.positions:

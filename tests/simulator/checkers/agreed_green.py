@@ -23,6 +23,9 @@ class AgreedGreen(LogChecker):
             )
         self._line[node] = log.queue.green
 
+    def disk_replaced(self, node: str) -> None:
+        self._line[node] = 0
+
     def greened(self, node: str, log: Corel, greened: Greened) -> None:
         if greened.position != self._line[node]:
             raise Violation(f"{node} makes green from {greened.position} on, and was at {self._line[node]}")

@@ -41,6 +41,9 @@ class LogChecker:
     def stepped(self, node: str, log: Corel) -> None:
         """The node has executed the effects of an input."""
 
+    def disk_replaced(self, node: str) -> None:
+        """The node's disk was replaced by an empty one."""
+
     def finished(self, logs: Mapping[str, Corel]) -> None:
         """The run is over: the network was healed and is quiet, and every node is up."""
 

@@ -134,7 +134,7 @@ class LoadedCluster:
         mark, marked = partial(self._mark, process, group.mark), partial(self._marked, process, log.marked)
         for owner, name, watched in ((group, "mark", mark), (log, "marked", marked)):
             setattr(owner, name, watched)
-        process.carry = self._count
+        process.carry = lambda datagram: process.headers.put(self._count(datagram))
         process.on_greened = partial(self._on_greened, process)
 
     def _mark(

@@ -307,13 +307,13 @@ MUTANTS = [
     Mutant(
         "members of different generations agree",
         (),
-        (Edit(view_recovery, "make_plan", "[member for member in members if states[member].committed],", "[],"),),
+        (Edit(view_recovery, "make_plan", "[member for member in members if states[member].is_bound],", "[],"),),
         test=test_generations.test_a_node_of_an_older_generation_stops_and_changes_nothing,
     ),
     Mutant(
         "a generation is drawn anew with every attempt",
         (),
-        (Edit(recovery_plan, "_generation", "if last.attempted or last.committed:", "if last.committed:"),),
+        (Edit(recovery_plan, "_generation", "if last.attempted or last.is_bound:", "if last.is_bound:"),),
         test=test_generations.test_without_a_commitment_the_last_attempt_decides_by_its_number_then_by_its_view,
     ),
     Mutant(

@@ -7,6 +7,7 @@ from random import Random
 
 from corel.config import CorelConfig
 from corel.quorum import Roster
+from tests.simulator.corel.generations import Bootstrap, Replacement, draw_bootstrap, draw_replacements
 from tests.simulator.membership.plan import MembershipPlan, draw_membership_plan
 
 
@@ -58,6 +59,8 @@ class CorelPlan:
     sync_ms: float
     disk_faults: tuple[DiskFault, ...]
     phase_faults: tuple[PhaseFault, ...]
+    replacements: tuple[Replacement, ...] = ()
+    bootstrap: Bootstrap | None = None
 
 
 def draw_corel_plan(seed: int, nodes_min: int, nodes_max: int) -> CorelPlan:
@@ -94,6 +97,8 @@ def draw_corel_plan(seed: int, nodes_min: int, nodes_max: int) -> CorelPlan:
         sync_ms=sync_ms,
         disk_faults=_draw_disk_faults(random, below, roster),
         phase_faults=_draw_phase_faults(random, below.nodes),
+        replacements=draw_replacements(seed, below),
+        bootstrap=draw_bootstrap(seed, below, roster),
     )
 
 

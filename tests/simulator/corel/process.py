@@ -12,10 +12,13 @@ from corel.effects import Greened, Logged, Persist, Reordered, StageChanged
 from corel.messages import Entry, MessageId
 from corel.replica import Replica
 from corel.storage import Lines, LogWrite
+from tests.simulator.corel.generations import WALL_CLOCK_SECONDS, Headers
 from tests.simulator.corel.memory_log import MemoryLog
 from tests.simulator.corel.plan import CorelPlan
+from tests.simulator.disk import Disk
 from tests.simulator.membership.process import GroupProcess
 from tests.simulator.process import Environment
+from transport.messages import Datagram
 
 
 class Crashed(Exception):
@@ -32,6 +35,10 @@ class CorelProcess(GroupProcess):
         """How many disks the node has had."""
         self.replica: Replica | None = None
         self.roster = plan.roster
+        self.headers = Headers(plan.roster)
+        self.carry = self.headers.put
+        self.is_stopped = False
+        """Whether an operator has stopped it, and it does not start by itself."""
         self.corel = plan.config
         self.sync_ms = plan.sync_ms
         self.stalled_until = 0.0
@@ -62,6 +69,8 @@ class CorelProcess(GroupProcess):
         return self.log.lines.clock
 
     def start(self) -> None:
+        if self.is_stopped or self.replica is not None:
+            return
         super().start()
         assert self.group is not None
         self.starts += 1
@@ -69,6 +78,7 @@ class CorelProcess(GroupProcess):
         log = Corel(self.me, self.group.view, self.roster, self.corel, image, self.log)
         _watch(log, self.on_own)
         self.machine = self.replica = Replica(self.group, log)
+        self.headers.bind(log.generation)
         self.on_started(log)
         self._execute(self.replica.start())
         self._wake_soon()
@@ -83,10 +93,15 @@ class CorelProcess(GroupProcess):
         super().crash()
         self.on_crash(write, was_written)
 
-    def wipe(self) -> None:
-        """Replaces the disk by an empty one."""
-        self.log = MemoryLog(Lines(), f"{self.name} {self.disks}")
+    def wipe(self, is_new_cluster: bool = False) -> None:
+        """Replaces the disk by an empty one. Only the disks of a new cluster vote, and count incarnations from 1
+        (decision 7)."""
+        self.log = MemoryLog(Lines(is_voter=is_new_cluster), f"{self.name} {self.disks}")
         self.disks += 1
+        self.disk = Disk(self._random)
+        if not is_new_cluster:
+            self.disk.write("incarnation", b"%d" % (WALL_CLOCK_SECONDS + int(self._world.now)))
+            self.disk.sync()
 
     def submit(self, body: bytes) -> MessageId:
         assert self.replica is not None
@@ -97,6 +112,10 @@ class CorelProcess(GroupProcess):
 
     def stall(self, duration_ms: float) -> None:
         self.stalled_until = max(self.stalled_until, self._world.now + duration_ms)
+
+    def _on_datagram(self, datagram: Datagram) -> None:
+        if self.is_paused() or self.headers.admits(datagram):
+            super()._on_datagram(datagram)
 
     def _execute(self, effects: Sequence[Any]) -> None:
         try:
@@ -122,6 +141,7 @@ class CorelProcess(GroupProcess):
         elif isinstance(effect, Reordered):
             self.on_reordered()
         elif isinstance(effect, StageChanged):
+            self.headers.bind(self.machine_log.generation)
             self.on_journal(effect.journal())
         else:
             super()._execute_one(effect)

@@ -18,14 +18,9 @@ from corel.outbox import TooMuch
 from corel.stages import Stage
 from corel.storage import LogWrite
 from tests.simulator.checkers import Violation
-from tests.simulator.checkers.acknowledged import Acknowledged
-from tests.simulator.checkers.agreed_green import AgreedGreen
-from tests.simulator.checkers.bodies import Bodies
-from tests.simulator.checkers.causal_log import CausalLog
-from tests.simulator.checkers.log import History, LogChecker
-from tests.simulator.checkers.primaries import Primaries
-from tests.simulator.checkers.restorable import Restorable
-from tests.simulator.checkers.yellow_kept import YellowKept
+from tests.simulator.corel.generations import Replacement, may_replace
+from tests.simulator.corel.judges import Jury
+from tests.simulator.corel.left_over import LeftOver
 from tests.simulator.corel.plan import CorelPlan, DiskFault, PhaseFault
 from tests.simulator.corel.process import CorelProcess
 from tests.simulator.membership.group_run import GroupRun
@@ -44,18 +39,8 @@ class CorelRun(GroupRun[CorelProcess]):
     def __init__(self, plan: CorelPlan, write: Callable[[str], None] | None = None) -> None:
         super().__init__(f"corel run {plan.seed}", plan.below, write)
         self.plan = plan
-        self.history = History()
-        self.acknowledged = Acknowledged(self.history)
-        yellow_kept = YellowKept(self.history)
-        self.restorable = Restorable(self.history, yellow_kept)
-        self.checkers: list[LogChecker] = [
-            AgreedGreen(self.history),
-            Bodies(self.history),
-            CausalLog(self.history),
-            yellow_kept,
-            Primaries(self.history),
-            self.acknowledged,
-        ]
+        self.jury = Jury(plan.below.nodes)
+        self.history = self.jury.last().history
         self._has_faults = True
         """Whether the phase of faults is not over."""
         self._phases: dict[str, str] = {}
@@ -65,12 +50,21 @@ class CorelRun(GroupRun[CorelProcess]):
         """The views that the members of each view came from."""
         self._views: dict[str, ViewId] = {}
         self.processes = {name: self._make(name) for name in plan.below.nodes}
+        self._left_over: LeftOver | None = None
+        if plan.bootstrap is not None:
+            self._left_over = LeftOver(plan.bootstrap, self.world, self.processes, self.jury, self.coverage)
 
     def run(self) -> None:
         self._schedule_starts()
         self._schedule_faults()
         self.world.run_until(self.plan.below.duration_ms)
         self._heal()
+        if self._left_over is not None:
+            self._demand(
+                self._left_over.is_kept_out, "one component of the new cluster, without nodes that were left over"
+            )
+            self._left_over.check_reported()
+            self._left_over.replace_disks()
         self._demand(self._is_one_primary, "one primary component of all")
         self._is_sending = False
         for process in self.processes.values():
@@ -89,7 +83,7 @@ class CorelRun(GroupRun[CorelProcess]):
 
     def _finish(self) -> None:
         logs = {name: process.machine_log for name, process in self.processes.items()}
-        for checker in self.checkers:
+        for checker in self.jury.last().checkers:
             checker.finished(logs)
 
     def _demand(self, condition: Callable[[], bool], what: str) -> None:
@@ -136,7 +130,7 @@ class CorelRun(GroupRun[CorelProcess]):
 
     def _make(self, name: str) -> CorelProcess:
         process = self._new_process(name)
-        process.carry = self._through_codec
+        process.carry = lambda datagram: process.headers.put(self._through_codec(datagram))
         process.on_greened = partial(self._on_greened, process)
         process.on_logged = partial(self._on_logged, process)
         process.on_step = partial(self._on_step, process)
@@ -152,26 +146,21 @@ class CorelRun(GroupRun[CorelProcess]):
         return CorelProcess(name, self.environment, self.plan)
 
     def _on_started(self, process: CorelProcess, log: Corel) -> None:
-        for checker in self.checkers:
+        for checker in self.jury.of(process.name, log).checkers:
             checker.started(process.name, log)
 
     def _on_greened(self, process: CorelProcess, greened: Greened) -> None:
         log = process.machine_log
-        for checker in self.checkers:
-            checker.greened(process.name, log, greened)
-        order = self.history.order
-        for position, entry in enumerate(greened.entries, greened.position):
-            if position == len(order):
-                order.append(entry.id)
-                self.history.positions[entry.id] = position
+        self.jury.of(process.name, log).greened(process.name, log, greened)
 
     def _on_logged(self, process: CorelProcess, logged: Logged) -> None:
-        for checker in self.checkers:
-            checker.logged(process.name, process.machine_log, logged)
+        log = process.machine_log
+        for checker in self.jury.of(process.name, log).checkers:
+            checker.logged(process.name, log, logged)
 
     def _on_step(self, process: CorelProcess) -> None:
         log = process.machine_log
-        for checker in self.checkers:
+        for checker in self.jury.of(process.name, log).checkers:
             checker.stepped(process.name, log)
         if (phase := log.phase) != self._phases.get(process.name):
             self._phases[process.name] = phase
@@ -181,14 +170,12 @@ class CorelRun(GroupRun[CorelProcess]):
                     self.world.after(fault.after_ms, partial(self._apply_in_phase, fault))
 
     def _on_own(self, log: Corel, entry: Entry) -> None:
-        """Keeps the past of a message that is about to enter its sender's queue: all that the sender has."""
-        assert entry.body is not None
-        self.history.bodies[entry.id] = entry.body
-        self.history.pasts[entry.id] = {**log.queue.green_last, **dict(log.queue.have())}
+        self.jury.of(log.me.name, log).own(log, entry)
 
     def _on_written(self, process: CorelProcess) -> None:
         if self.plan.seed % 4 == 1:
-            self.restorable.check(process.name, process.log.load())
+            judges = self.jury.of(process.name, process.machine_log)
+            judges.restorable.check(process.name, process.log.load())
 
     def _on_view(self, process: CorelProcess, view: View) -> None:
         if process.replica is not None:
@@ -237,6 +224,10 @@ class CorelRun(GroupRun[CorelProcess]):
         super()._schedule_faults()
         for fault in self.plan.disk_faults:
             self.world.at(fault.at_ms, partial(self._apply_to_disk, fault))
+        for replacement in self.plan.replacements:
+            self.world.at(replacement.at_ms, partial(self._replace, replacement))
+        if self._left_over is not None:
+            self._left_over.schedule()
 
     def _apply_to_disk(self, fault: DiskFault) -> None:
         process = self.processes[fault.node]
@@ -245,11 +236,27 @@ class CorelRun(GroupRun[CorelProcess]):
         elif process.replica is None:
             return
         elif fault.is_wiped:
-            process.crash()
-            process.wipe()
-            self.acknowledged.forget_disk(fault.node)
-            self.coverage["disks replaced"] += 1
-            self.world.after(fault.down_ms, process.start)
+            self._replace(Replacement(fault.at_ms, fault.node, fault.down_ms))
         else:
             process.down_ms = fault.down_ms
             process.crash_after_effects = fault.crash_after_effects
+
+    def _replace(self, replacement: Replacement) -> None:
+        """Replaces a disk, if that is allowed now."""
+        process = self.processes[replacement.node]
+        judges = self.jury.of(process.name)
+        cluster = [(name, one.log.lines) for name, one in self.processes.items() if self.jury.of(name) is judges]
+        if process.replica is None or judges is not self.jury.last():
+            return
+        if may_replace(process.name, cluster, self.plan.roster):
+            without_vote = sum(not lines.is_voter for _, lines in cluster)
+            self._replace_disk(process, replacement.down_ms)
+            self.coverage["disks replaced" + (", others without a vote yet" if without_vote else "")] += 1
+        else:
+            self.coverage["disks not replaced: the others could not restore a vote"] += 1
+
+    def _replace_disk(self, process: CorelProcess, down_ms: float) -> None:
+        process.crash()
+        process.wipe()
+        self.jury.replaced(process.name)
+        self.world.after(down_ms, process.start)

@@ -47,7 +47,12 @@ def draw_store_plan(seed: int, nodes_min: int, nodes_max: int) -> StorePlan:
     config = replace(corel.config, submitted_max=random.choice((16_384, 1)))
     return StorePlan(
         seed=seed,
-        corel=replace(corel, config=config, below=replace(corel.below, messages_per_second=0.0)),
+        corel=replace(
+            corel,
+            config=config,
+            below=replace(corel.below, messages_per_second=0.0),
+            bootstrap=None,  # clients would have to know which cluster they speak to
+        ),
         store=StoreConfig(
             held_max=random.choice((8_192, 8_192, 3)),
             held_bytes_max=random.choice((64 * 1_048_576, 300)),

@@ -49,6 +49,8 @@ class StoreProcess(CorelProcess):
         self._is_dispatching = False
 
     def start(self) -> None:
+        if self.replica is not None:
+            return
         super().start()
         if self.replica is None:
             return  # it crashed at once
@@ -68,8 +70,8 @@ class StoreProcess(CorelProcess):
         self._with_write = None
         self._unreported = []
 
-    def wipe(self) -> None:
-        super().wipe()
+    def wipe(self, is_new_cluster: bool = False) -> None:
+        super().wipe(is_new_cluster)
         self.tree = MemoryTree()
 
     def leave(self) -> None:

@@ -30,7 +30,6 @@ from tests.simulator.checkers.linearizable import Linearizable
 from tests.simulator.checkers.read_levels import APPENDED, SEPARATOR, ReadLevels
 from tests.simulator.checkers.refused import Refused
 from tests.simulator.checkers.store import Level, Read, Request, StoreChecker, StoreHistory
-from tests.simulator.corel.plan import DiskFault
 from tests.simulator.corel.process import CorelProcess
 from tests.simulator.corel.run import QUIET_MS, CorelRun
 from tests.simulator.store.client import Client, object_of
@@ -218,14 +217,13 @@ class StoreRun(CorelRun):
         if process.replica is not None:
             super()._crash(process, down_ms)
 
-    def _apply_to_disk(self, fault: DiskFault) -> None:
-        before = set(self.acknowledged.promised)
-        is_wiped = fault.is_wiped and self.processes[fault.node].replica is not None
-        super()._apply_to_disk(fault)
-        if is_wiped:
-            lost = before - set(self.acknowledged.promised)
-            for checker in self.store_checkers:
-                checker.disk_replaced(fault.node, lost)
+    def _replace_disk(self, process: CorelProcess, down_ms: float) -> None:
+        promised = self.jury.last().acknowledged.promised
+        before = set(promised)
+        super()._replace_disk(process, down_ms)
+        lost = before - set(promised)
+        for checker in self.store_checkers:
+            checker.disk_replaced(process.name, lost)
 
     def _note(self, node: str, what: str) -> None:
         if self._write_line is not None:

@@ -1,0 +1,112 @@
+"""Disks that are replaced again and again, and clusters that are bootstrapped anew while some nodes keep their
+disks of before (decision 20): what a plan draws of it, what an operator may do, and what datagrams say of
+generations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from random import Random
+
+from corel.quorum import Roster
+from corel.storage import Lines
+from tests.simulator.membership.plan import MembershipPlan
+from transport.codec import Codec, DecodeError
+from transport.effects import Reason
+from transport.messages import Datagram, Machine
+
+WALL_CLOCK_SECONDS = 1_794_787_200
+"""The wall clock at the start of a run, from which a replaced disk counts its incarnations (decision 7). A
+simulated millisecond is a second of it: a node does not restart more often than once a second on average."""
+
+BOOTSTRAP_DOWN_MS = 300.0
+"""How long the nodes of a cluster are down that is bootstrapped anew: whatever was in flight has arrived."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """A node crashes and comes back with an empty disk, if the operator's guide allows it then."""
+
+    at_ms: float
+    node: str
+    down_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bootstrap:
+    """All nodes are stopped, and all but some are bootstrapped as a new cluster. Those which were forgotten come
+    back with their old disks once the others are bound to their new generation."""
+
+    at_ms: float
+    left_over: tuple[str, ...]
+
+
+def draw_replacements(seed: int, below: MembershipPlan) -> tuple[Replacement, ...]:
+    random = Random(f"replaced disks {seed}")
+    replacements = []
+    at_ms = random.uniform(200.0, below.duration_ms)
+    for _ in range(random.choice((0, 0, 1, 3, 8))):
+        replacements.append(Replacement(at_ms, random.choice(below.nodes), random.choice((1.0, 50.0, 300.0))))
+        at_ms += random.choice((5.0, 60.0, 300.0, 800.0)) * (0.5 + random.random())
+    return tuple(one for one in replacements if one.at_ms < below.duration_ms)
+
+
+def draw_bootstrap(seed: int, below: MembershipPlan, roster: Roster) -> Bootstrap | None:
+    """Returns None in most seeds. Those that are bootstrapped are a majority, or there would be no new cluster."""
+    random = Random(f"generations {seed}")
+    if random.random() > 0.2:
+        return None
+    nodes = random.sample(below.nodes, len(below.nodes))
+    wanted = random.randint(1, len(nodes) - 1)
+    left_over: list[str] = []
+    for name in nodes[:wanted]:
+        if roster.is_majority(set(nodes) - {*left_over, name}):
+            left_over.append(name)
+    if not left_over:
+        return None
+    return Bootstrap(random.uniform(0.2, 0.8) * below.duration_ms, tuple(sorted(left_over)))
+
+
+def may_replace(node: str, disks: Iterable[tuple[str, Lines]], roster: Roster) -> bool:
+    """Returns whether a disk may be replaced, by the names and the lines of all disks of its generation: the
+    voters that remain must be able to restore its vote, and those of disks that were replaced before. Otherwise
+    the cluster is without a primary component for good."""
+    return roster.restores_vote(name for name, lines in disks if lines.is_voter and name != node)
+
+
+@dataclass(frozen=True, slots=True)
+class HeadedDatagram(Datagram):
+    """A datagram with the header that the codec gives it. The rest is not encoded, for speed."""
+
+    header: bytes
+
+
+class Headers:
+    """What one node's codec does with the headers of datagrams: it says which generation the node is bound to, and
+    refuses the datagrams of another one."""
+
+    def __init__(self, roster: Roster) -> None:
+        self.dropped: Counter[Reason] = Counter()
+        self._codec = Codec("simulated", roster.digest())
+        self._header = b""
+        self._of: Machine | None = None
+
+    def bind(self, generation: bytes) -> None:
+        self._codec.bind(generation)
+        self._of = None
+
+    def put(self, datagram: Datagram) -> Datagram:
+        if self._of != datagram.sender:
+            self._of = datagram.sender
+            self._header = self._codec.encode(Datagram(datagram.sender, ()))
+        return HeadedDatagram(datagram.sender, datagram.frames, self._header)
+
+    def admits(self, datagram: Datagram) -> bool:
+        assert isinstance(datagram, HeadedDatagram)
+        try:
+            self._codec.decode(datagram.header)
+        except DecodeError as error:
+            self.dropped[error.reason] += 1
+            return False
+        return True

@@ -1,0 +1,99 @@
+"""The checkers of the log, and the history that they share: one set of them for each generation of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from corel.corel import Corel
+from corel.effects import Greened
+from corel.messages import Entry
+from tests.simulator.checkers import Violation
+from tests.simulator.checkers.acknowledged import Acknowledged
+from tests.simulator.checkers.agreed_green import AgreedGreen
+from tests.simulator.checkers.bodies import Bodies
+from tests.simulator.checkers.causal_log import CausalLog
+from tests.simulator.checkers.log import History, LogChecker
+from tests.simulator.checkers.primaries import Primaries
+from tests.simulator.checkers.restorable import Restorable
+from tests.simulator.checkers.yellow_kept import YellowKept
+
+
+class Judges:
+    """What judges the nodes of one generation. A message of another one is unknown to it, so that its becoming
+    green is a violation."""
+
+    def __init__(self) -> None:
+        self.generation = b""
+        """The generation, as soon as a node is bound to it."""
+        self.history = History()
+        self.acknowledged = Acknowledged(self.history)
+        yellow_kept = YellowKept(self.history)
+        self.restorable = Restorable(self.history, yellow_kept)
+        self.checkers: list[LogChecker] = [
+            AgreedGreen(self.history),
+            Bodies(self.history),
+            CausalLog(self.history),
+            yellow_kept,
+            Primaries(self.history),
+            self.acknowledged,
+        ]
+
+    def greened(self, node: str, log: Corel, greened: Greened) -> None:
+        for checker in self.checkers:
+            checker.greened(node, log, greened)
+        order = self.history.order
+        for position, entry in enumerate(greened.entries, greened.position):
+            if position == len(order):
+                order.append(entry.id)
+                self.history.positions[entry.id] = position
+
+    def own(self, log: Corel, entry: Entry) -> None:
+        """Keeps the past of a message that is about to enter its sender's queue: all that the sender has."""
+        assert entry.body is not None
+        self.history.bodies[entry.id] = entry.body
+        self.history.pasts[entry.id] = {**log.queue.green_last, **dict(log.queue.have())}
+
+    def disk_replaced(self, node: str) -> None:
+        for checker in self.checkers:
+            checker.disk_replaced(node)
+
+
+class Jury:
+    """Knows by whom each node is judged: by the judges of the generation that it is bound to. Until then a disk
+    belongs to the cluster for which it was put in, unless it meets another one first, and adopts its
+    generation."""
+
+    def __init__(self, nodes: Iterable[str]) -> None:
+        first = Judges()
+        self.all = [first]
+        self._of = dict.fromkeys(nodes, first)
+
+    def last(self) -> Judges:
+        """Returns the judges of the cluster that was bootstrapped last."""
+        return self.all[-1]
+
+    def bootstrapped(self, nodes: Iterable[str]) -> None:
+        """These nodes were wiped, and are a new cluster."""
+        self.all.append(Judges())
+        for node in nodes:
+            self.replaced(node)
+
+    def replaced(self, node: str) -> None:
+        """A node of any cluster got an empty disk, and belongs to the last one."""
+        self._of[node] = self.last()
+        for judges in self.all:
+            judges.disk_replaced(node)
+
+    def of(self, node: str, log: Corel | None = None) -> Judges:
+        judges = self._of[node]
+        generation = b"" if log is None else log.generation
+        if not generation or generation == judges.generation:
+            return judges
+        for other in self.all:
+            if other.generation == generation:
+                self._of[node] = other
+                return other
+        if judges.generation:
+            raise Violation(f"{node} is bound to a generation that was never bootstrapped")
+        judges.generation = generation
+        return judges
