@@ -147,8 +147,8 @@ def test_a_shorter_green_prefix_with_another_body_is_noticed_before_anything_is_
 
 
 def test_an_empty_disk_is_bound_before_it_takes_any_message_of_the_generation_that_it_meets() -> None:
-    """c's disk is replaced, and the view ends while c takes in what the others have. What it has of it could repeat
-    ids of another generation, so c belongs to theirs from then on, also after a crash."""
+    """c's disk is replaced, and c crashes while it takes in what the others have. Ids of that could repeat in
+    another generation, so c belongs to this one from then on."""
     cluster = LogCluster("abc", config=CorelConfig(batch_bytes_max=1, batches_ahead_max=1))
     cluster.settle("abc")
     cluster.submit("a", "x y z")

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from tests.simulator.checkers import Violation
+from tests.simulator.corel.copies import CopiesRun, draw_copies_plan
 from tests.simulator.corel.plan import draw_corel_plan
 from tests.simulator.corel.run import CorelRun
 from tests.simulator.membership.plan import draw_membership_plan
@@ -37,6 +38,7 @@ LAYERS = {
     "transport": Layer(draw_plan, TransportRun),
     "membership": Layer(draw_membership_plan, MembershipRun),
     "corel": Layer(draw_corel_plan, CorelRun),
+    "copies": Layer(draw_copies_plan, CopiesRun),
     "store": Layer(draw_store_plan, StoreRun),
 }
 

@@ -23,6 +23,7 @@ from tests.simulator.corel.process import CorelProcess
 from tests.simulator.corel.run import CorelRun
 from tests.simulator.membership.process import GroupProcess
 from tests.simulator.mutation import Edit, Mutant, what_breaks
+from transport.codec import Codec
 
 SEEDS_MAX = 12
 """A test run looks at so many seeds for each."""
@@ -323,6 +324,26 @@ MUTANTS = [
         test=test_generations.test_generations_are_bound_by_the_first_commitment_and_kept,
     ),
     Mutant(
+        "datagrams of another generation are let in",
+        (),
+        (Edit(Codec, "_check_header", "if _UNBOUND not in (ours, theirs):", "if False:"),),
+        first_seed=39,
+    ),
+    Mutant(
+        "an empty disk is bound only when it has adopted an order",
+        (),
+        (
+            Edit(ViewRecovery, "_on_state", "if plan.is_generation_final and", "if False and"),
+            Edit(
+                ViewRecovery,
+                "_adopt",
+                "self._writer.decide_yellow()",
+                "self._state.bind(plan.generation); self._writer.decide_yellow()",
+            ),
+        ),
+        first_seed=46,
+    ),
+    Mutant(
         "digests cover ids, not bodies",
         (),
         (Edit(message_queue, "chained", " + entry.body_digest", ""),),
@@ -359,6 +380,16 @@ MUTANTS = [
         (),
         (Edit(view_recovery, "make_plan", "if states[member].is_voter]", "]"),),
         test=test_traps.test_7_a_disk_that_forgot_does_not_vote,
+    ),
+    Mutant(
+        "a replaced disk keeps its vote",
+        (),
+        (Edit(CorelProcess, "wipe", "Lines(is_voter=is_new_cluster)", "Lines(is_voter=True)"),),
+    ),
+    Mutant(
+        "a replaced disk counts its incarnations from 1",
+        (),
+        (Edit(CorelProcess, "wipe", "if not is_new_cluster:", "if False:"),),
     ),
     Mutant(
         "an incarnation is used twice",
