@@ -1,4 +1,5 @@
-"""A simulated broadcast domain: it loses, duplicates, delays and reorders, and may be cut one way or both ways.
+"""A simulated broadcast domain: it loses, duplicates, delays and reorders, may be cut one way or both ways, keeps
+datagrams back for long, and has links that are slow in one direction.
 
 A host lives on when its process has crashed, and refuses datagrams that are sent to it alone (or, where each peer
 is sent a copy of its own, all datagrams). Whoever sent them is told so, sometimes so late that another process
@@ -10,6 +11,7 @@ full is lost, as in a kernel's socket buffer. That is how bursts lose messages i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -37,10 +39,15 @@ class Weather:
     bytes_per_ms: float = 0.0
     """The bandwidth of a receiver; 0 means that it handles any amount at once."""
     buffer_bytes: int = 0
+    late: float = 0.0
+    """How often a datagram is kept back for `late_ms_min` to `late_ms_max`, long enough to arrive in another view,
+    or after its sender or its target has started again."""
+    late_ms_min: float = 100.0
+    late_ms_max: float = 100.0
 
     def cleared(self) -> Weather:
         """Returns the same network without faults: its delay and its bandwidth remain."""
-        return replace(self, loss=0.0, duplication=0.0, jitter_ms=0.0)
+        return replace(self, loss=0.0, duplication=0.0, jitter_ms=0.0, late=0.0)
 
 
 class Network(Generic[Item]):
@@ -57,11 +64,16 @@ class Network(Generic[Item]):
         self._unicasts_refused = self._broadcasts_refused = 0.0
         self._cuts: set[tuple[str, str]] = set()
         self._busy_until: dict[str, float] = {}
+        self._link_delays_ms: dict[tuple[str, str], float] = {}
+        self._starts: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
+        """How often each of the rarer faults happened."""
         self.trace: Callable[[str, str, str, Item], None] | None = None
         """Called with (what happened, source, target, item) for every datagram and receiver."""
 
     def attach(self, name: str, handler: Callable[[Item], None]) -> None:
         self._handlers[name] = handler
+        self._starts[name] += 1
 
     def detach(self, name: str) -> None:
         self._handlers.pop(name, None)
@@ -86,6 +98,13 @@ class Network(Generic[Item]):
 
     def heal(self) -> None:
         self._cuts.clear()
+
+    def slow_down(self, source: str, target: str, extra_ms: float) -> None:
+        """Delays everything on a link by this time more, in one direction."""
+        self._link_delays_ms[source, target] = extra_ms
+
+    def end_link_delays(self) -> None:
+        self._link_delays_ms.clear()
 
     def broadcast(self, source: str, item: Item) -> None:
         self._send(source, [target for target in self._handlers if target != source], item)
@@ -123,13 +142,37 @@ class Network(Generic[Item]):
                 if weather.loss and random.random() < weather.loss:
                     self._note("lost", source, target, item)
                     continue
-                if weather.jitter_ms:
-                    delay_ms = weather.delay_ms + random.expovariate(1.0 / weather.jitter_ms)
+                if weather.late and random.random() < weather.late:
+                    self._send_late(source, target, item)
+                elif weather.jitter_ms or self._link_delays_ms:
+                    delay_ms = weather.delay_ms + self._link_delay_ms(source, target)
+                    if weather.jitter_ms:
+                        delay_ms += random.expovariate(1.0 / weather.jitter_ms)
                     self._world.after(delay_ms, partial(self._arrive, source, (target,), item))
                 else:
                     together.append(target)
         if together:
             self._world.after(weather.delay_ms, partial(self._arrive, source, together, item))
+
+    def _send_late(self, source: str, target: str, item: Item) -> None:
+        delay_ms = self._random.uniform(self.weather.late_ms_min, self.weather.late_ms_max)
+        starts = self._starts[source], self._starts[target]
+        self._note("kept back", source, target, item)
+        self._world.after(delay_ms, partial(self._arrive_late, source, target, item, starts))
+
+    def _arrive_late(self, source: str, target: str, item: Item, starts: tuple[int, int]) -> None:
+        self.counts["late datagrams"] += 1
+        if starts[0] != self._starts[source]:
+            self.counts["late datagrams of a former start of their sender"] += 1
+        if starts[1] != self._starts[target]:
+            self.counts["late datagrams to a former start of their target"] += 1
+        self._arrive(source, (target,), item)
+
+    def _link_delay_ms(self, source: str, target: str) -> float:
+        delay_ms = self._link_delays_ms.get((source, target), 0.0)
+        if delay_ms:
+            self.counts["datagrams on slow links"] += 1
+        return delay_ms
 
     def _arrive(self, source: str, targets: Sequence[str], item: Item) -> None:
         for target in targets:

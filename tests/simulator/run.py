@@ -24,6 +24,7 @@ class SimulatedRun:
         self.environment = Environment(self.world, self.network, self.random)
         self.coverage: Counter[str] = Counter()
         """How often each kind of event happened in the run, where its layer counts them."""
+        self.network.counts = self.coverage
         self._codec = codec.Codec("simulated")
         self._trace: Trace | None = None
         """Writes the run's events, if that was asked for."""

@@ -113,16 +113,16 @@ class CorelProcess(GroupProcess):
     def stall(self, duration_ms: float) -> None:
         self.stalled_until = max(self.stalled_until, self._world.now + duration_ms)
 
-    def _on_datagram(self, datagram: Datagram) -> None:
-        if self.is_paused() or self.headers.admits(datagram):
-            super()._on_datagram(datagram)
+    def take_in(self, datagram: Datagram) -> None:
+        if self.headers.admits(datagram):
+            super().take_in(datagram)
 
-    def _execute(self, effects: Sequence[Any]) -> None:
+    def _execute(self, effects: Sequence[Any], may_stop: bool = False) -> None:
         try:
-            super()._execute(effects)
+            super()._execute(effects, may_stop)
         except Crashed:
             return
-        if self.replica is not None:
+        if self.replica is not None and not self._rest:
             self.on_step()
 
     def _execute_one(self, effect: Any) -> None:
@@ -163,7 +163,7 @@ class CorelProcess(GroupProcess):
         self._under_way = None
         self._apply(effect.write)
         self.on_written()
-        self._execute(self.replica.persisted(effect.token))
+        self._execute(self.replica.persisted(effect.token), may_stop=True)
         self._wake_soon()
 
     def _apply(self, write: LogWrite) -> None:

@@ -76,7 +76,7 @@ class CorelRun(GroupRun[CorelProcess]):
     def _heal(self) -> None:
         """Ends all faults."""
         self._has_faults = False
-        self.network.weather = self.plan.below.weather.cleared()
+        self._end_network_faults()
         self.network.heal()
         for process in self.processes.values():
             process.crash_after_effects = None
@@ -129,7 +129,7 @@ class CorelRun(GroupRun[CorelProcess]):
     # What happens at the processes
 
     def _make(self, name: str) -> CorelProcess:
-        process = self._new_process(name)
+        process = self._prepare(self._new_process(name), name)
         process.carry = lambda datagram: process.headers.put(self._through_codec(datagram))
         process.on_greened = partial(self._on_greened, process)
         process.on_logged = partial(self._on_logged, process)

@@ -8,6 +8,7 @@ from functools import partial
 from random import Random
 from typing import Generic, TypeVar
 
+from tests.simulator.membership.network_faults import Gust, Stop
 from tests.simulator.membership.plan import Fault, MembershipPlan
 from tests.simulator.membership.process import GroupProcess
 from tests.simulator.run import SimulatedRun
@@ -37,6 +38,19 @@ class GroupRun(SimulatedRun, Generic[AnyProcess]):
         longest = max(process.pause_left_ms() for process in self.processes.values())
         return self.world.run_until(self.world.now + within_ms + longest, stop=condition)
 
+    def _prepare(self, process: AnyProcess, name: str) -> AnyProcess:
+        """Gives a process what all of them have."""
+        process.carry = self._through_codec
+        process.count = self._count
+        cpu = dict(self._below.network_faults.cpus).get(name)
+        if cpu is not None:
+            process.limit_cpu(cpu)
+            self.coverage["cpu: nodes whose work takes time"] += 1
+        return process
+
+    def _count(self, what: str) -> None:
+        self.coverage[what] += 1
+
     # Applications
 
     def _schedule_starts(self) -> None:
@@ -51,9 +65,12 @@ class GroupRun(SimulatedRun, Generic[AnyProcess]):
 
     def _send_and_reschedule(self, process: AnyProcess) -> None:
         if self._is_sending:
-            if process.is_up():
-                self._send(process)
+            process.when_free(partial(self._send_if_up, process))
             self._schedule_send(process)
+
+    def _send_if_up(self, process: AnyProcess) -> None:
+        if process.is_up():
+            self._send(process)
 
     def _send(self, process: AnyProcess) -> None:
         """Sends one message of a process that is up."""
@@ -64,6 +81,31 @@ class GroupRun(SimulatedRun, Generic[AnyProcess]):
     def _schedule_faults(self) -> None:
         for fault in self._below.faults:
             self.world.at(fault.at_ms, partial(self._apply, fault))
+        more = self._below.network_faults
+        for gust in more.storm:
+            self.world.at(gust.at_ms, partial(self._blow, gust))
+        for link in more.slow_links:
+            self.world.at(link.at_ms, partial(self.network.slow_down, link.source, link.target, link.extra_ms))
+        for stop in more.stops:
+            self.world.at(stop.at_ms, partial(self._stop_between_effects, stop))
+
+    def _end_network_faults(self) -> None:
+        """Ends what is wrong with the network and the machines, but for cuts. A slow machine stays slow."""
+        self.network.weather = self._below.weather.cleared()
+        self.network.end_link_delays()
+        for process in self.processes.values():
+            process.stop_after_effects = None
+
+    def _blow(self, gust: Gust) -> None:
+        for source, target in gust.pairs:
+            self._count("one-way cuts in storms")
+            self.network.cut_one_way(source, target)
+        if gust.heals:
+            self.network.heal()
+
+    def _stop_between_effects(self, stop: Stop) -> None:
+        process = self.processes[stop.node]
+        process.stop_after_effects, process.stop_ms = stop.after_effects, stop.for_ms
 
     def _apply(self, fault: Fault) -> None:
         if fault.kind == "partition":

@@ -12,6 +12,12 @@ from string import ascii_lowercase
 from typing import Literal, TypeAlias
 
 from membership.config import MembershipConfig
+from tests.simulator.membership.network_faults import (
+    NO_NETWORK_FAULTS,
+    NetworkFaults,
+    draw_network_faults,
+    with_late_datagrams,
+)
 from tests.simulator.network import Weather
 from transport.config import TransportConfig
 from transport.messages import Service
@@ -52,6 +58,7 @@ class MembershipPlan:
     """Which share of the unicasts to a crashed process its host refuses."""
     broadcasts_refused: float = 0.0
     """Which share of the broadcasts, if they are copies to each peer."""
+    network_faults: NetworkFaults = NO_NETWORK_FAULTS
 
 
 def draw_membership_plan(seed: int, nodes_min: int, nodes_max: int) -> MembershipPlan:
@@ -66,7 +73,7 @@ def draw_membership_plan(seed: int, nodes_min: int, nodes_max: int) -> Membershi
         nodes=nodes,
         starts_ms=tuple(0.0 if is_cold_start_together else random.uniform(0.0, 1_500.0) for _ in nodes),
         duration_ms=duration_ms,
-        weather=_draw_weather(random),
+        weather=with_late_datagrams(_draw_weather(random), seed),
         faults=_draw_faults(random, nodes, duration_ms),
         messages_per_second=random.choice((0.0, 20.0, 60.0, 150.0)),
         services=random.choice(
@@ -87,6 +94,7 @@ def draw_membership_plan(seed: int, nodes_min: int, nodes_max: int) -> Membershi
         ends_partitioned=random.random() < 0.3,
         unicasts_refused=refusals.choice((0.0, 0.5, 1.0, 1.0)),
         broadcasts_refused=refusals.choice((0.0, 0.0, 0.05, 0.5)),
+        network_faults=draw_network_faults(seed, nodes, duration_ms),
     )
 
 

@@ -70,9 +70,9 @@ class GroupProcess(SimulatedProcess):
         """The lowest value at which the clock may begin, whatever its record says."""
         return 1
 
-    def _on_datagram(self, datagram: messages.Datagram) -> None:
+    def take_in(self, datagram: messages.Datagram) -> None:
         self._heard[datagram.sender] = None
-        super()._on_datagram(datagram)
+        super().take_in(datagram)
 
     def _on_refused(self, name: str) -> None:
         if self.group is None or self._is_postponed(partial(self._on_refused, name)):
@@ -89,7 +89,7 @@ class GroupProcess(SimulatedProcess):
 
     def _execute_one(self, effect: Any) -> None:
         if isinstance(effect, Unicast):
-            self._network.unicast(self.name, effect.target.name, self.carry(effect.datagram))
+            self._network.unicast(self.name, effect.target.name, self._on_sent(effect.datagram))
         elif isinstance(effect, ViewChanged):
             if effect.view.id.clock >= self._ceiling:
                 self._reserve(effect.view.id.clock)

@@ -61,7 +61,7 @@ class MembershipRun(GroupRun[GroupProcess]):
         self._schedule_starts()
         self._schedule_faults()
         self.world.run_until(plan.duration_ms)
-        self.network.weather = plan.weather.cleared()
+        self._end_network_faults()
         if plan.ends_partitioned:
             shuffled = self.random.sample(plan.nodes, len(plan.nodes))
             edge = self.random.randint(1, len(plan.nodes) - 1) if len(plan.nodes) > 1 else 1
@@ -117,10 +117,9 @@ class MembershipRun(GroupRun[GroupProcess]):
 
     def _make(self, name: str) -> GroupProcess:
         plan = self.plan
-        process = GroupProcess(name, self.environment, plan.membership, plan.config)
+        process = self._prepare(GroupProcess(name, self.environment, plan.membership, plan.config), name)
         process.on_view = partial(self._on_view, process)
         process.on_delivered = partial(self._on_delivered, process)
-        process.carry = self._through_codec
         return process
 
     def _on_view(self, process: GroupProcess, view: View) -> None:

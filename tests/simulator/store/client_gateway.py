@@ -97,7 +97,7 @@ class ClientGateway:
         def reply(answer: Answer) -> None:
             if not self._is_alive(process, asked):
                 return
-            self._answered.answered_one(asked, self.world.now, process.paused_until)
+            self._answered.answered_one(asked, self.world.now, process.held_up_until)
             attempt.answer, attempt.answered_at = answer, self.world.now
             self.coverage[f"write {ack}: {describe(answer)}"] += 1
             self._note(node, f"answers {describe(answer)} to {request.write}")
@@ -230,7 +230,7 @@ class ClientGateway:
         def ready(trouble: Trouble | None) -> None:
             if not self._is_alive(process, asked):
                 return
-            self._answered.answered_one(asked, self.world.now, process.paused_until)
+            self._answered.answered_one(asked, self.world.now, process.held_up_until)
             if trouble is None:
                 self.world.after(0.0, lambda: process.ask(look))
             else:

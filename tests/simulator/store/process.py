@@ -75,8 +75,8 @@ class StoreProcess(CorelProcess):
         self.tree = MemoryTree()
 
     def leave(self) -> None:
-        """Begins an orderly stop."""
-        if self.store is not None:
+        """Begins an orderly stop, unless the process is stopped in the middle of its effects."""
+        if self.store is not None and not self._rest:
             self._safely(self.store.leave)
 
     # Requests
@@ -192,6 +192,9 @@ class StoreProcess(CorelProcess):
     def _report_written(self) -> None:
         store = self.store
         if store is None or not self._unreported:
+            return
+        if self._rest:  # the write was reported first
+            self._world.at(self.paused_until, self._report_written)
             return
         for checkpoint in self._unreported:
             store.green.written(checkpoint)

@@ -113,7 +113,7 @@ class StoreRun(CorelRun):
         self._finish()
 
     def _is_quiet(self) -> bool:
-        self.answered.check(self.world.now, {name: one.paused_until for name, one in self._stores.items()})
+        self.answered.check(self.world.now, {name: one.held_up_until for name, one in self._stores.items()})
         stores = [process.store for process in self._stores.values()]
         are_written = all(store is not None and not store.green.unwritten for store in stores)
         return are_written and not self.gateway.waiting
@@ -193,9 +193,6 @@ class StoreRun(CorelRun):
             outcome = store._red.outcome(write_id)
             if outcome is not None:
                 self._tentative[write_id] = outcome.verdict
-
-    def _count(self, what: str) -> None:
-        self.coverage[what] += 1
 
     def _on_view(self, process: CorelProcess, view: View) -> None:
         before = len(self._origins.get(view.id, ()))
