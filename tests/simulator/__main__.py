@@ -25,7 +25,7 @@ def main() -> int:
     if arguments.command == "settle":
         first, last = arguments.seeds
         losses = [percent / 100.0 for percent in arguments.loss]
-        cases = cases_of(arguments.situations, arguments.machines, losses, arguments.jitter_ms)
+        cases = cases_of(arguments.situations, arguments.machines, losses, arguments.jitter_ms, arguments.cpu_us)
         return 0 if settle_all(cases, range(first, last + 1), arguments.jobs, partial(print, flush=True)) else 1
     try:
         return 0 if replay(arguments.layer, arguments.seed, arguments.nodes, print) else 1
@@ -52,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     settle.add_argument("--machines", nargs="+", type=int, default=(3, 5, 9, 16))
     settle.add_argument("--loss", nargs="+", type=float, default=(0.0, 5.0, 20.0), metavar="PERCENT")
     settle.add_argument("--jitter-ms", type=float, default=JITTER_MS, help="of the stable network")
+    settle.add_argument("--cpu-us", type=float, default=0.0, help="that a machine is busy with a datagram")
     settle.add_argument("--seeds", type=_span, default=(1, 1_000), metavar="FIRST-LAST")
     settle.add_argument("--jobs", type=int, help="processes (default: one per core)")
     for command in (run, again):

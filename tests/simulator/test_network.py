@@ -157,8 +157,49 @@ def test_what_finds_the_buffer_full_is_spilled_and_room_returns_with_time() -> N
     assert [fate for fate in lan.fates if fate[0] == "spilled"] == [("spilled", "a", name) for name in "bcbc"]
 
 
+def test_some_datagrams_are_kept_back_and_arrive_within_the_time_drawn_for_them() -> None:
+    lan = Lan(Weather(delay_ms=1.0, late=0.2, late_ms_min=100.0, late_ms_max=300.0))
+    lan.send("a", *numbered(MANY))
+    lan.run()
+    late = [time for time, _ in lan.arrived["b"] if time > 1.0]
+    assert sorted(lan.items("b")) == sorted(numbered(MANY))
+    assert 0.16 < len(late) / MANY < 0.24
+    assert 100.0 <= min(late) < 105.0
+    assert 295.0 < max(late) <= 300.0
+    assert lan.network.counts == {"late datagrams": sum(what == "kept back" for what, _, _ in lan.fates)}
+
+
+def test_a_late_datagram_reaches_a_target_that_was_started_again_meanwhile() -> None:
+    lan = Lan(Weather(late=1.0, late_ms_min=500.0, late_ms_max=500.0))
+    lan.send("a", b"late")
+    lan.network.detach("b")
+    lan.network.detach("a")
+    lan.world.run_until(400.0)
+    lan.attach("b")
+    lan.attach("a")
+    lan.run()
+    assert lan.arrived["b"] == [(500.0, b"late")]
+    assert lan.network.counts["late datagrams of a former start of their sender"] == 2
+    assert lan.network.counts["late datagrams to a former start of their target"] == 1
+
+
+def test_a_link_may_be_slow_in_one_direction_until_that_is_ended() -> None:
+    lan = Lan(Weather(delay_ms=1.0))
+    lan.network.slow_down("a", "b", 80.0)
+    lan.send("a", b"x")
+    lan.send("b", b"y")
+    lan.run()
+    assert lan.arrived == {"a": [(1.0, b"y")], "b": [(81.0, b"x")], "c": [(1.0, b"x"), (1.0, b"y")]}
+    assert lan.network.counts["datagrams on slow links"] == 1
+    lan.network.end_link_delays()
+    sent_at = lan.world.now
+    lan.send("a", b"z")
+    lan.run()
+    assert lan.arrived["b"][-1] == (sent_at + 1.0, b"z")
+
+
 def test_clearing_the_weather_ends_the_faults_and_keeps_delay_and_bandwidth() -> None:
-    stormy = Weather(0.4, 0.3, delay_ms=5.0, jitter_ms=10.0, bytes_per_ms=20.0, buffer_bytes=200)
+    stormy = Weather(0.4, 0.3, delay_ms=5.0, jitter_ms=10.0, bytes_per_ms=20.0, buffer_bytes=200, late=0.1)
     assert stormy.cleared() == Weather(delay_ms=5.0, bytes_per_ms=20.0, buffer_bytes=200)
 
 

@@ -6,7 +6,8 @@ components that had settled are healed; *storms*: links were cut one way and hea
 some cuts lasted one second more.
 
 The last column counts control messages that were sent again for each new one, from the start of the machines to
-their view. The simulated machines handle any number of datagrams at once; real ones would not.
+their view. The simulated machines handle any number of datagrams at once, unless `--cpu-us` says how long a
+machine is busy with one (a Python node with 50 to 150 µs).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import NamedTuple
 
 from membership.config import MembershipConfig
 from membership.effects import MembershipEvent
+from tests.simulator.event_loop import Cpu
 from tests.simulator.membership.process import GroupProcess
 from tests.simulator.network import Weather
 from tests.simulator.run import SimulatedRun
@@ -34,6 +36,8 @@ JITTER_MS = 10.0
 STORM_MS = 4_000.0
 AFTER_STORM_MS = 1_000.0
 """How long the cuts that are left at the end of a storm last."""
+SOCKET_DATAGRAMS_MAX = 2_000
+"""How many datagrams wait for a machine that is busy."""
 LIMIT_MS = 60_000.0
 """Machines that are not in one view by then count as never."""
 
@@ -43,6 +47,7 @@ _COLUMNS = (
     "machines",
     "loss",
     "jitter",
+    "cpu µs",
     "seeds",
     "p50",
     "p90",
@@ -60,6 +65,8 @@ class Case(NamedTuple):
     machines: int
     loss: float
     jitter_ms: float = JITTER_MS
+    cpu_us: float = 0.0
+    """How long a machine is busy with a datagram that has arrived; 0 means that work takes no time."""
 
 
 class Settled(NamedTuple):
@@ -132,6 +139,8 @@ class SettlingRun(SimulatedRun):
     def _make(self, name: str) -> GroupProcess:
         process = GroupProcess(name, self.environment, MembershipConfig(), TransportConfig())
         process.on_journal = partial(self._on_journal, name)
+        if self.case.cpu_us:
+            process.limit_cpu(Cpu.per_datagram(self.case.cpu_us, SOCKET_DATAGRAMS_MAX))
         return process
 
     def _on_journal(self, name: str, journal: Journal) -> None:
@@ -174,9 +183,13 @@ def settle_all(cases: Iterable[Case], seeds: range, jobs: int | None, write: Cal
 
 
 def cases_of(
-    situations: Iterable[str], machines: Iterable[int], losses: Iterable[float], jitter_ms: float
+    situations: Iterable[str],
+    machines: Iterable[int],
+    losses: Iterable[float],
+    jitter_ms: float = JITTER_MS,
+    cpu_us: float = 0.0,
 ) -> list[Case]:
-    return [Case(*place, jitter_ms) for place in product(situations, machines, losses)]
+    return [Case(*place, jitter_ms, cpu_us) for place in product(situations, machines, losses)]
 
 
 def percentile(values: Sequence[float], part: float) -> float:
@@ -196,6 +209,7 @@ def _report(case: Case, seeds: range, results: Sequence[Settled], write: Callabl
         str(case.machines),
         f"{case.loss:.0%}",
         f"{case.jitter_ms:.0f}",
+        f"{case.cpu_us:.0f}",
         str(len(seeds)),
         *(f"{percentile(times, part):,.0f}" for part in (0.5, 0.9, 0.99, 1.0)),
         f"seed {seeds[times.index(max(times))]}",

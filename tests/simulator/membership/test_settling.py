@@ -20,6 +20,11 @@ def test_three_machines_settle_in_every_situation(situation: str) -> None:
     assert settle(1, Case(situation, 3, loss=0.05)) == settled
 
 
+def test_machines_whose_work_takes_long_settle_later() -> None:
+    quick, slow = (settle(1, Case("started", 5, loss=0.0, jitter_ms=0.0, cpu_us=cost)) for cost in (0.0, 3_000.0))
+    assert quick.after_ms + 20.0 < slow.after_ms < 3_000.0
+
+
 def test_machines_that_never_settle_are_counted_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settling, "LIMIT_MS", 100.0)
     lines: list[str] = []
@@ -39,7 +44,7 @@ def test_a_row_has_the_slowest_seed_and_repetitions_per_new_message(monkeypatch:
     monkeypatch.setattr(settling, "settle", lambda seed, case: results[seed])
     lines: list[str] = []
     assert settle_all(cases_of(["storms"], [9], [0.2], 10.0), range(5, 7), 1, lines.append)
-    assert lines[-1] == "| storms | 9 | 20% | 10 | 2 | 100 | 900 | 900 | 900 | seed 6 | 1.5 |"
+    assert lines[-1] == "| storms | 9 | 20% | 10 | 0 | 2 | 100 | 900 | 900 | 900 | seed 6 | 1.5 |"
 
 
 def test_the_command_prints_a_row_for_each_case(
