@@ -19,7 +19,7 @@ from transport import Acks, Machine
 class ControlStream:
     """One machine's control messages, from its cut-counter on."""
 
-    __slots__ = ("inserted_through", "latest", "pending")
+    __slots__ = ("acknowledged", "inserted_through", "latest", "pending")
 
     def __init__(self, after: int) -> None:
         self.inserted_through = after
@@ -27,6 +27,29 @@ class ControlStream:
         self.latest: Control | None = None
         """The last message we have, in the graph or not. Its acknowledgements include those of all before it,
         except of machines that its sender follows no longer."""
+        self.acknowledged: dict[Machine, int] = {}
+        """Up to which sequence the last message here, and those that are not in the graph yet, acknowledge other
+        machines' messages. It is needed much more often than messages come."""
+
+    def store(self, control: Control) -> None:
+        self.pending[control.sequence] = control
+        if self.latest is None or control.sequence > self.latest.sequence:
+            self.latest = control
+        self._collect_acks()
+
+    def insert(self, control: Control) -> None:
+        """Moves the next message into the graph."""
+        del self.pending[control.sequence]
+        self.inserted_through = control.sequence
+        self._collect_acks()
+
+    def _collect_acks(self) -> None:
+        acknowledged = dict(self.latest.acks) if self.latest is not None else {}
+        for control in self.pending.values():
+            for machine, sequence in control.acks:
+                if sequence > acknowledged.get(machine, 0):
+                    acknowledged[machine] = sequence
+        self.acknowledged = acknowledged
 
     @property
     def received_through(self) -> int:
@@ -72,8 +95,8 @@ class ControlDag:
 
     def add_own(self, control: Control) -> None:
         own = self.streams[self.me]
-        own.inserted_through = control.sequence
-        own.latest = control
+        own.store(control)
+        own.insert(control)
         self._remember(control)
 
     def is_new(self, control: Control) -> bool:
@@ -84,11 +107,8 @@ class ControlDag:
         return 0 < ahead <= self._log_max and control.sequence not in stream.pending
 
     def store(self, control: Control) -> None:
-        stream = self.streams[control.sender]
-        stream.pending[control.sequence] = control
+        self.streams[control.sender].store(control)
         self._pending_count += 1
-        if stream.latest is None or control.sequence > stream.latest.sequence:
-            stream.latest = control
         self._remember(control)
 
     def has_pending(self) -> bool:
@@ -107,9 +127,8 @@ class ControlDag:
             if not self.is_wanted(control, suspects):
                 continue
             if may_enter(control):
-                del stream.pending[control.sequence]
+                stream.insert(control)
                 self._pending_count -= 1
-                stream.inserted_through = control.sequence
                 return control
         return None
 
@@ -155,14 +174,10 @@ class ControlDag:
         sender = control.sender
         if sender not in suspects:
             return True
-        for machine, stream in self.streams.items():
-            if machine not in suspects:
-                followers = (
-                    stream.pending.values() if stream.latest is None else (stream.latest, *stream.pending.values())
-                )
-                if any(dict(follower.acks).get(sender, 0) >= control.sequence for follower in followers):
-                    return True
-        return False
+        return any(
+            machine not in suspects and stream.acknowledged.get(sender, 0) >= control.sequence
+            for machine, stream in self.streams.items()
+        )
 
     def _remember(self, control: Control) -> None:
         log = self._log.setdefault(control.sender, {})

@@ -254,7 +254,10 @@ class Group:
         if (reason := self._objection(control)) is not None:
             effects.append(self._drop(reason, sender, control.id))
             return
-        if sender not in self._protocol.dag.streams and self._neighbours.view_of(sender) != control.view:
+        if sender in self._protocol.dag.streams:
+            if not self._protocol.dag.is_new(control):
+                return  # most are repetitions that another machine has asked for
+        elif self._neighbours.view_of(sender) != control.view:
             return  # an invitation to a view that is over
         self._lansis.clock = max(self._lansis.clock, control.clock)
         self._execute(self._protocol.offer(control), effects)
