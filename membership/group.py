@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from random import Random
 
 from membership import codec
+from membership.attempts import Attempts
 from membership.closed_views import ClosedViews
 from membership.config import MembershipConfig
 from membership.departures import Departures
@@ -100,12 +101,11 @@ class Group:
         self._neighbours = Neighbours(me, config)
         self._departures = Departures(self._protocol, self._neighbours, config)
         self._failed_joins = FailedJoins(me, config)
+        self._attempts = Attempts(self._protocol, self._neighbours, config, random, now)
         self._repetition = Repetition(self._protocol, config, random)
         self._closed = ClosedViews(config)
         self._early = EarlyFrames(config)
         self._presence_at = now + config.presence_ms * random.random()
-        self._attempt_at = now
-        self._alpha_at = NEVER
         self._response_at = NEVER
         self._probes = 0
         self._heard_before: Machines = ()
@@ -191,15 +191,16 @@ class Group:
         effects: list[MembershipEffect] = []
         if now >= self._detector.deadline:
             self._look_for_silence(effects)
-        if now >= self._alpha_at:
-            self._alpha_at = NEVER
+        if now >= self._attempts.alpha_at:
+            self._attempts.alpha_at = NEVER
             self._execute(self._protocol.alpha_expired(), effects)
         if now >= self._response_at:
             self._response_at = NEVER
             self._break_with(self._protocol.awaited(), Cause.UNRESPONSIVE, effects)
         self._tick_transport(effects)
-        if now >= self._presence_at:
+        if now >= self._presence_at or now >= self._attempts.look_at:
             self._look_around(effects)
+        if now >= self._presence_at:
             self._send_presence(effects)
         for control in self._repetition.due(now):
             self.counters["controls_resent"] += 1
@@ -211,8 +212,9 @@ class Group:
         deadline = self._lansis.next_deadline()
         if deadline == AT_ONCE:
             return deadline
-        deadline = min(deadline, self._detector.deadline, self._presence_at, self._alpha_at, self._response_at)
-        return min(deadline, self._closed.next_deadline(), self._repetition.next_deadline())
+        deadline = min(deadline, self._detector.deadline, self._presence_at, self._response_at)
+        parts = (self._attempts, self._closed, self._repetition)
+        return min(deadline, *(part.next_deadline() for part in parts))
 
     # Frames
 
@@ -289,7 +291,8 @@ class Group:
         self._detector.heard_presence(sender, self._now)
         if sender not in self._heard_before:  # it cannot join us before it knows that we hear it
             self._presence_at = min(self._presence_at, self._now + self.config.presence_pending_ms)
-        self._neighbours.update(sender, presence)
+        if self._neighbours.update(sender, presence):
+            self._attempts.heard_news(self._now)
         if sender not in self._protocol.suspects:
             self._repetition.offer(sender, dict(presence.controls), self._now)
         if self._closed and self._is_whole():
@@ -315,6 +318,7 @@ class Group:
         if any(isinstance(output, Installed) for output in outputs):
             self._execute(self._protocol.advance(), effects)
             return
+        self._attempts.end_if_complete(self._now)
         self._detector.watch_only(
             sorted(
                 self._protocol.current.union(self._protocol.join_machines) - self._protocol.suspects - {self.me}
@@ -335,7 +339,7 @@ class Group:
         effects.append(Journal(MembershipEvent.CONTROL_SENT, control.id, Reason.NEW, control.details()))
 
     def _on_entered(self, entered: Entered, effects: list[MembershipEffect]) -> None:
-        self._alpha_at = self._now + self.config.alpha_ms if entered.stage is Stage.GATHERING else NEVER
+        self._attempts.entered(entered.stage, self._now)
         if entered.stage in (Stage.FAULTS, Stage.COMMITTED):
             self._response_at = self._now + self.config.response_ms
         if entered.stage is Stage.IDLE:
@@ -343,7 +347,7 @@ class Group:
             self._departures.clear()
             self._failed_joins.change_ended()
             if entered.cause is Cause.NOBODY_ANSWERED:
-                self._attempt_at = self._now + self.config.attempt_again_ms * (1.0 + self._random.random())
+                self._attempts.nobody_answered(self._now)
                 self._early.clear()
         details: dict[str, object] = {"stage": str(entered.stage), "accept": list(map(str, entered.accept))}
         effects.append(Journal(MembershipEvent.STAGE, str(self.view.id), entered.cause, details))
@@ -406,15 +410,14 @@ class Group:
             effects.extend(self._closed.answers_due(self._now))
 
     def _look_around(self, effects: list[MembershipEffect]) -> None:
-        """Looks, with every heartbeat, for machines that have left and for foreign views to join."""
+        """Looks for machines that have left and for foreign views to join."""
         protocol = self._protocol
-        joinable = self._neighbours.joinable(protocol.current, self._now)
+        is_time = self._attempts.look(self._now)
         if protocol.stage is not Stage.IDLE:
             self._break_with(self._departures.from_change(self._now), Cause.DEPARTED, effects)
             return
         self._break_with(self._departures.from_view(self._now), Cause.DEPARTED, effects)
-        is_time = self._now >= self._attempt_at and self._is_whole()
-        if joinable and is_time and protocol.stage is Stage.IDLE:
+        if is_time and self._is_whole() and protocol.stage is Stage.IDLE:
             self._execute(protocol.attempt(), effects)
 
     def _send_presence(self, effects: list[MembershipEffect]) -> None:

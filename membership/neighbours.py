@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from membership.config import MembershipConfig
 from membership.messages import Machines, Presence
-from transport import Machine, Milliseconds, ViewId
+from transport import NEVER, Machine, Milliseconds, ViewId
 
 _HEARTBEATS = 5.0
 """A machine is in reach as long as one of so many heartbeats arrives. The suspicion time may be shorter, because a
@@ -66,13 +66,18 @@ class Neighbours:
         neighbour = self._neighbours.get(machine)
         return neighbour.heard_at if neighbour is not None else float("-inf")
 
-    def update(self, machine: Machine, presence: Presence) -> None:
+    def update(self, machine: Machine, presence: Presence) -> bool:
         """Takes a heartbeat. One of an earlier view than the last, which the network has delayed, says nothing
-        that is still so."""
+        that is still so. Returns whether the machine's view, or whom it hears, has changed."""
         neighbour = self._neighbours.get(machine)
-        if neighbour is not None and not self.has_left(machine, presence.view):
-            neighbour.presence = presence
-            neighbour.heard_by_it = frozenset(presence.heard)
+        if neighbour is None or self.has_left(machine, presence.view):
+            return False
+        last = neighbour.presence
+        neighbour.presence = presence
+        if last is not None and (last.view, last.heard) == (presence.view, presence.heard):
+            return False
+        neighbour.heard_by_it = frozenset(presence.heard)
+        return True
 
     def heard_lately(self, now: Milliseconds) -> Machines:
         """Returns the machines that have been heard within `suspect_after_ms`, or five heartbeats."""
@@ -122,8 +127,11 @@ class Neighbours:
                 views[presence.view] = presence.members
         mutual = {view: now for view, machines in views.items() if self._is_whole(view, machines, members, now)}
         self._mutual_since = {view: self._mutual_since.get(view, since) for view, since in mutual.items()}
-        stable_ms = self._config.foreign_stable_ms
-        return [view for view, since in self._mutual_since.items() if now - since >= stable_ms]
+        return [view for view in self._mutual_since if self._stable_at(view) <= now]
+
+    def next_joinable_at(self, now: Milliseconds) -> Milliseconds:
+        """When the next foreign view will be joinable, if the members of both keep hearing each other."""
+        return min([at for at in map(self._stable_at, self._mutual_since) if at > now], default=NEVER)
 
     def back_off(self, machines: Iterable[Machine], now: Milliseconds) -> None:
         """Makes machines back off that joined and were gone soon, or were to join and did not. Each back-off of a
@@ -143,6 +151,9 @@ class Neighbours:
         return all(self.view_of(machine) == view for machine in machines) and self.are_mutual(
             members, machines, now
         )
+
+    def _stable_at(self, view: ViewId) -> Milliseconds:
+        return self._mutual_since[view] + self._config.foreign_stable_ms
 
     def _is_waiting(self, machine: Machine, now: Milliseconds) -> bool:
         return now < self._back_off.get(machine, (0.0, float("-inf")))[1]

@@ -108,7 +108,7 @@ def test_a_network_with_a_delay_of_50_ms_is_no_hindrance() -> None:
 
 @pytest.mark.parametrize("is_over", [True, False])
 def test_an_invitation_to_a_view_that_is_over_is_ignored(is_over: bool) -> None:
-    cluster = settled("ab")
+    cluster = settled("ab", MembershipConfig(foreign_stable_ms=200.0))
     cluster.partition("a|b")
     cluster.run(5_000.0)
     cluster.heal()
@@ -138,6 +138,7 @@ def test_who_was_declared_faulty_is_not_invited_any_more() -> None:
     cluster.run_until_views("ab", "c")
     cluster.run(300.0)
     cluster.heal()
+    cluster.drop(lambda source, target, frame: source + target in ("ac", "bc", "ba") and is_ending(frame))
     cluster.run_until(lambda: cluster["c"].stage is Stage.COMMITTED)
     cluster.drop(lambda source, target, frame: target == "c" or (source + target == "ba" and is_ending(frame)))
     cluster.run_until(lambda: machine("c") in cluster["a"].protocol.suspects)

@@ -8,6 +8,7 @@ a name in one join. Unit tests and the exploration look at these.
 
 from __future__ import annotations
 
+from membership.attempts import Attempts
 from membership.control_dag import ControlDag
 from membership.departures import Departures
 from membership.detector import FailureDetector
@@ -17,7 +18,7 @@ from membership.messages import Control
 from membership.neighbours import Neighbours
 from membership.protocol import MembershipProtocol
 from membership.repetition import Repetition
-from tests.membership import test_group, test_group_peers, test_protocol, test_settling
+from tests.membership import test_attempts, test_group, test_group_peers, test_protocol, test_settling
 from tests.simulator.membership.plan import draw_membership_plan
 from tests.simulator.membership.run import MembershipRun
 from tests.simulator.mutation import Edit, Mutant, what_breaks
@@ -98,6 +99,24 @@ MUTANTS = [
         ("virtual_synchrony", "BrokenInvariant"),
         (Edit(Group, "_look_around", " and self._is_whole()", ""),),
         test=test_group.test_nobody_is_invited_while_a_member_is_not_in_the_view_yet,
+    ),
+    Mutant(
+        "what heartbeats say is looked at only with the next one of ours",
+        (),
+        (Edit(Attempts, "heard_news", "min(self.look_at, ", "max(self.look_at, "),),
+        test=test_attempts.test_views_are_one_soon_after_their_next_heartbeats,
+    ),
+    Mutant(
+        "attempts are collected although nobody is left who could send one",
+        (),
+        (Edit(Attempts, "_is_complete", "protocol.stage is Stage.GATHERING", "False"),),
+        test=test_attempts.test_alpha_ends_when_all_who_are_heard_take_part,
+    ),
+    Mutant(
+        "attempts of machines that are heard are not waited for",
+        (),
+        (Edit(Attempts, "_is_complete", ".issuperset(self._neighbours.heard_lately(now))", ""),),
+        test=test_attempts.test_alpha_lasts_while_a_machine_is_heard_that_may_still_attempt,
     ),
     Mutant(
         "a join that names machines by views they have left is an invitation",
