@@ -21,11 +21,11 @@ from kvstore.node.driver import Disk, Driver
 from kvstore.node.journal import JournalWriter
 from kvstore.node.lmdb_tree import LmdbTree
 from kvstore.node.stack import build_stack
-from kvstore.node.synced_numbers import ClockFloor, SyncedNumberError, next_incarnation
+from kvstore.node.synced_numbers import ClockFloor, next_incarnation
 from kvstore.store import Store
 from transport import Codec, Machine
 from transport.chaos import Chaos, ChaosChannel
-from transport.udp import Channel, UdpChannel, UdpError
+from transport.udp import Channel, UdpChannel
 
 logger = logging.getLogger("corelkv")
 
