@@ -7,6 +7,7 @@ from random import Random
 
 from corel.config import CorelConfig
 from corel.quorum import Roster
+from tests.simulator.corel.disk_failures import DiskFailure, draw_disk_failures
 from tests.simulator.membership.plan import MembershipPlan, draw_membership_plan
 
 
@@ -58,6 +59,7 @@ class CorelPlan:
     sync_ms: float
     disk_faults: tuple[DiskFault, ...]
     phase_faults: tuple[PhaseFault, ...]
+    disk_failures: tuple[DiskFailure, ...] = ()
 
 
 def draw_corel_plan(seed: int, nodes_min: int, nodes_max: int) -> CorelPlan:
@@ -94,6 +96,7 @@ def draw_corel_plan(seed: int, nodes_min: int, nodes_max: int) -> CorelPlan:
         sync_ms=sync_ms,
         disk_faults=_draw_disk_faults(random, below, roster),
         phase_faults=_draw_phase_faults(random, below.nodes),
+        disk_failures=draw_disk_failures(seed, below.nodes, below.duration_ms),
     )
 
 

@@ -13,19 +13,25 @@ from functools import partial
 
 from corel.corel import Corel
 from corel.effects import CorelEvent, Greened, Logged
+from corel.lmdb_log import DiskError
 from corel.messages import Entry
 from corel.outbox import TooMuch
 from corel.stages import Stage
 from corel.storage import LogWrite
+from kvstore.node.back_off import BACK_OFF_SECONDS_MAX
+from kvstore.node.coming_back import RETRY_SECONDS
 from tests.simulator.checkers import Violation
 from tests.simulator.checkers.acknowledged import Acknowledged
 from tests.simulator.checkers.agreed_green import AgreedGreen
 from tests.simulator.checkers.bodies import Bodies
 from tests.simulator.checkers.causal_log import CausalLog
+from tests.simulator.checkers.flapping import Flapping
 from tests.simulator.checkers.log import History, LogChecker
 from tests.simulator.checkers.primaries import Primaries
 from tests.simulator.checkers.restorable import Restorable
 from tests.simulator.checkers.yellow_kept import YellowKept
+from tests.simulator.corel.disk_failures import DiskFailures
+from tests.simulator.corel.memory_log import DamagedDisk
 from tests.simulator.corel.plan import CorelPlan, DiskFault, PhaseFault
 from tests.simulator.corel.process import CorelProcess
 from tests.simulator.membership.group_run import GroupRun
@@ -34,6 +40,9 @@ from transport.messages import View, ViewId
 
 SETTLE_MS_MAX = 12_000.0
 """After the last fault, all processes are in one primary component with everything green by then."""
+
+BACK_MS_MAX = 1_000.0 * (BACK_OFF_SECONDS_MAX + RETRY_SECONDS) + 2_000.0
+"""When no disk fails any more, every node that is away has come back by then."""
 
 QUIET_MS = 1_500.0
 
@@ -64,13 +73,18 @@ class CorelRun(GroupRun[CorelProcess]):
         self._origins: dict[ViewId, set[ViewId]] = {}
         """The views that the members of each view came from."""
         self._views: dict[str, ViewId] = {}
+        self.flapping = Flapping()
         self.processes = {name: self._make(name) for name in plan.below.nodes}
+        self.disk_failures = DiskFailures(
+            plan.disk_failures, self.world, self.processes, plan.roster, self._replace_disk, self._count
+        )
 
     def run(self) -> None:
         self._schedule_starts()
         self._schedule_faults()
         self.world.run_until(self.plan.below.duration_ms)
         self._heal()
+        self._await_disks()
         self._demand(self._is_one_primary, "one primary component of all")
         self._is_sending = False
         for process in self.processes.values():
@@ -86,8 +100,16 @@ class CorelRun(GroupRun[CorelProcess]):
         self.network.heal()
         for process in self.processes.values():
             process.crash_after_effects = None
+        self.disk_failures.end()
+
+    def _await_disks(self) -> None:
+        """Waits until every node has come back to its disk."""
+        if not self._settles(lambda: not any(one.is_away for one in self.processes.values()), BACK_MS_MAX):
+            away = {name: str(one.trouble) for name, one in self.processes.items() if one.is_away}
+            raise Violation(f"not back after {BACK_MS_MAX} ms: {away}")
 
     def _finish(self) -> None:
+        self.disk_failures.forgive_rot()
         logs = {name: process.machine_log for name, process in self.processes.items()}
         for checker in self.checkers:
             checker.finished(logs)
@@ -132,6 +154,9 @@ class CorelRun(GroupRun[CorelProcess]):
         except TooMuch:
             self.coverage["refused"] += 1
 
+    def _count(self, what: str) -> None:
+        self.coverage[what] += 1
+
     # What happens at the processes
 
     def _make(self, name: str) -> CorelProcess:
@@ -142,6 +167,8 @@ class CorelRun(GroupRun[CorelProcess]):
         process.on_step = partial(self._on_step, process)
         process.on_started = partial(self._on_started, process)
         process.on_crash = partial(self._on_crash, process)
+        process.on_left = partial(self._on_left, process)
+        process.on_returned = partial(self._on_returned, process)
         process.on_own = self._on_own
         process.on_written = partial(self._on_written, process)
         process.on_view = partial(self._on_view, process)
@@ -205,6 +232,15 @@ class CorelRun(GroupRun[CorelProcess]):
             kind = "yellow" if write.yellow is not None else "messages" if write.records else "lines"
             self.coverage[f"crash during a write of {kind}, {fate}"] += 1
 
+    def _on_left(self, process: CorelProcess, error: DiskError) -> None:
+        self.coverage[f"left: {type(error).__name__}"] += 1
+        if isinstance(error, DamagedDisk):
+            self.disk_failures.damaged(process.name)
+
+    def _on_returned(self, process: CorelProcess) -> None:
+        self.coverage["returns to a disk"] += 1
+        self.flapping.returned(process.name, process.lives, self.world.now)
+
     def _on_journal(self, process: CorelProcess, journal: Journal) -> None:
         if isinstance(journal.event, CorelEvent):
             words = (f"journal: {journal.event}", str(journal.details.get("stage", "")), str(journal.reason))
@@ -237,6 +273,7 @@ class CorelRun(GroupRun[CorelProcess]):
         super()._schedule_faults()
         for fault in self.plan.disk_faults:
             self.world.at(fault.at_ms, partial(self._apply_to_disk, fault))
+        self.disk_failures.schedule()
 
     def _apply_to_disk(self, fault: DiskFault) -> None:
         process = self.processes[fault.node]
@@ -245,11 +282,16 @@ class CorelRun(GroupRun[CorelProcess]):
         elif process.replica is None:
             return
         elif fault.is_wiped:
-            process.crash()
-            process.wipe()
-            self.acknowledged.forget_disk(fault.node)
-            self.coverage["disks replaced"] += 1
-            self.world.after(fault.down_ms, process.start)
+            if self.disk_failures.may_lose_disk(fault.node):
+                self._replace_disk(fault.node, fault.down_ms)
         else:
             process.down_ms = fault.down_ms
             process.crash_after_effects = fault.crash_after_effects
+
+    def _replace_disk(self, node: str, down_ms: float = 1.0) -> None:
+        process = self.processes[node]
+        process.crash()
+        process.wipe()
+        self.acknowledged.forget_disk(node)
+        self.coverage["disks replaced"] += 1
+        self.world.after(down_ms, process.start)

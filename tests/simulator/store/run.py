@@ -30,7 +30,6 @@ from tests.simulator.checkers.linearizable import Linearizable
 from tests.simulator.checkers.read_levels import APPENDED, SEPARATOR, ReadLevels
 from tests.simulator.checkers.refused import Refused
 from tests.simulator.checkers.store import Level, Read, Request, StoreChecker, StoreHistory
-from tests.simulator.corel.plan import DiskFault
 from tests.simulator.corel.process import CorelProcess
 from tests.simulator.corel.run import QUIET_MS, CorelRun
 from tests.simulator.store.client import Client, object_of
@@ -99,6 +98,7 @@ class StoreRun(CorelRun):
         self._schedule_faults()
         self.world.run_until(self.plan.below.duration_ms)
         self._heal()
+        self._await_disks()
         self._demand(self._is_one_primary, "one primary component of all")
         for client in clients:
             client.is_working = False
@@ -195,9 +195,6 @@ class StoreRun(CorelRun):
             if outcome is not None:
                 self._tentative[write_id] = outcome.verdict
 
-    def _count(self, what: str) -> None:
-        self.coverage[what] += 1
-
     def _on_view(self, process: CorelProcess, view: View) -> None:
         before = len(self._origins.get(view.id, ()))
         super()._on_view(process, view)
@@ -218,14 +215,12 @@ class StoreRun(CorelRun):
         if process.replica is not None:
             super()._crash(process, down_ms)
 
-    def _apply_to_disk(self, fault: DiskFault) -> None:
+    def _replace_disk(self, node: str, down_ms: float = 1.0) -> None:
         before = set(self.acknowledged.promised)
-        is_wiped = fault.is_wiped and self.processes[fault.node].replica is not None
-        super()._apply_to_disk(fault)
-        if is_wiped:
-            lost = before - set(self.acknowledged.promised)
-            for checker in self.store_checkers:
-                checker.disk_replaced(fault.node, lost)
+        super()._replace_disk(node, down_ms)
+        lost = before - set(self.acknowledged.promised)
+        for checker in self.store_checkers:
+            checker.disk_replaced(node, lost)
 
     def _note(self, node: str, what: str) -> None:
         if self._write_line is not None:
