@@ -64,6 +64,7 @@ class StoreProcess(CorelProcess):
         self._store_wakes_at = NEVER
         self._is_dispatching = False
         self._unreported = []
+        self.away_store = None
         store = self.store = Store(self.machine_log, self.tree, self._submit, self._check_primary, self.config)
         self.on_store_started(store)
         self._sleep_store()
