@@ -1,5 +1,5 @@
-"""`corelkv verify`: reads everything in a data directory. A damaged page may end the process that reads it, so it is
-a process of its own."""
+"""`corelkv verify`: reads everything in a data directory. A damaged page may end the process that reads it, so it
+is a process of its own."""
 
 from __future__ import annotations
 
