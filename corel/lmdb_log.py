@@ -354,7 +354,9 @@ class LmdbLog:
     def _identify(self, cluster: str, node: str, is_new_cluster: bool) -> str:
         with self.read(self._meta) as transaction:
             value = transaction.get(_IDENTITY)
-        if value is None:
+            tables = (self._meta, self._messages, self._order)
+            is_empty = not any(transaction.stat(table)["entries"] for table in tables)
+        if value is None and is_empty:
             return self._initialize(cluster, node, is_new_cluster)
         form, its_cluster, its_node, uuid = self.unpack(value, b"", "identity")
         if form != FORMAT:

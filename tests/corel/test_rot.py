@@ -107,3 +107,15 @@ def test_what_lmdb_finds_wrong_with_a_page_is_explained() -> None:
         ):
             raise lmdb.CorruptedError("mdb_cursor_get")
         log.close()
+
+
+def test_a_log_whose_identity_is_hidden_is_damaged_and_not_begun_anew() -> None:
+    with TemporaryDirectory() as directory:
+        path = Path(directory)
+        *_, content = written(path, 6, Random(2))
+        log, _ = opened(path)
+        log.update(lambda transaction: transaction.delete(b"identity", db=log._meta))
+        log.close()
+        with pytest.raises(DiskError, match="identity is missing"):
+            opened(path)
+        assert verify(path) > len(content.items), "nothing has been overwritten"

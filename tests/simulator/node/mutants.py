@@ -71,6 +71,12 @@ MUTANTS = [
         test=test_rot.test_what_lmdb_finds_wrong_with_a_page_is_explained,
     ),
     Mutant(
+        "a log without an identity is begun anew, whatever is in it",
+        (),
+        (Edit(LmdbLog, "_identify", "if value is None and is_empty:", "if value is None:"),),
+        test=test_rot.test_a_log_whose_identity_is_hidden_is_damaged_and_not_begun_anew,
+    ),
+    Mutant(
         "messages that are not there are not missed",
         (),
         (Edit(LmdbLog, "load", "if [entry.arrival for entry in logged] !=", "if [] and []!="),),
