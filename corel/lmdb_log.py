@@ -6,9 +6,9 @@
                                                messages that one write made green
     meta       "identity", "lines", "yellow"
 
-Every value begins with a checksum. A damaged one is an error that names the file and says what to do, never a
-wrong answer (trap 11). Values are few and large, because py-lmdb gives up and retakes the interpreter's lock with
-every put.
+Every value begins with a checksum, which covers its key too. A damaged one is an error that names the file and
+says what to do, never a wrong answer (trap 11); so is whatever LMDB finds wrong with its pages. Values are few and
+large, because py-lmdb gives up and retakes the interpreter's lock with every put.
 
 The map is reserved once, large and sparse: nothing has to grow under open readers. How large it is may differ from
 one start to the next, as long as everything that is in it has room.
@@ -29,39 +29,38 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
-from zlib import crc32
 
 import lmdb
-import msgpack
 
+from corel import record_codec
+from corel.checked_values import Bytes, WrongChecksum, checked, unpack, verified
+from corel.checked_values import pack as pack
 from corel.config import MAP_BYTES
-from corel.disk_format import (
-    CHECKSUM_BYTES,
-    FORMAT,
-    Buffer,
-    arrivals_from_bytes,
-    arrivals_to_bytes,
-    checked,
-    key_of,
-    lines_from_list,
-    lines_to_list,
-    pack,
-    records_from_list,
-    records_to_list,
-)
 from corel.message_queue import chained
 from corel.messages import DIGEST_BYTES, EMPTY_DIGEST, Entry, digest_of
 from corel.record_cache import RecordCache
 from corel.storage import Image, Lines, LogWrite, Record, Yellow, restore
 from corel.trial_write import remove_trial, try_write
 
+FORMAT = 3
+
 _READERS_MAX = 126
-_TABLES_MAX = 16
+TABLES_MAX = 16
 _DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 _FREE_BYTES_MIN = 4 * 1024**2
 """LMDB reports a write that was cut short as an input/output error. With less free space than this, such an error
 is taken for a full disk."""
-_DAMAGE = (lmdb.CorruptedError, lmdb.InvalidError, lmdb.VersionMismatchError, lmdb.PageNotFoundError)
+_DAMAGE = (
+    lmdb.BadTxnError,
+    lmdb.CorruptedError,
+    lmdb.CursorFullError,
+    lmdb.IncompatibleError,
+    lmdb.InvalidError,
+    lmdb.PageNotFoundError,
+    lmdb.VersionMismatchError,
+)
+_IDENTITY, _LINES, _YELLOW = b"identity", b"lines", b"yellow"
+_META = b"meta "
 
 
 class DiskError(Exception):
@@ -187,16 +186,17 @@ class LmdbLog:
         if also is not None:
             also(transaction)
         if write.records:
-            key = key_of(write.records[0].arrival)
-            self._append(transaction, self._messages, key, pack(records_to_list(write.records)))
+            key = _key(write.records[0].arrival)
+            value = pack(record_codec.records_to_list(write.records), b"messages " + key)
+            self._append(transaction, self._messages, key, value)
         if write.greened:
-            key = key_of(write.lines.green - len(write.greened))
-            value = checked(write.lines.green_digest + arrivals_to_bytes(write.greened))
-            self._append(transaction, self._order, key, value)
+            key = _key(write.lines.green - len(write.greened))
+            content = write.lines.green_digest + record_codec.arrivals_to_bytes(write.greened)
+            self._append(transaction, self._order, key, checked(content, b"order " + key))
         if write.yellow is not None:
-            arrivals = arrivals_to_bytes(write.yellow.arrivals)
-            transaction.put(b"yellow", pack([write.yellow.position, arrivals]), db=self._meta)
-        transaction.put(b"lines", pack(lines_to_list(write.lines)), db=self._meta)
+            arrivals = record_codec.arrivals_to_bytes(write.yellow.arrivals)
+            transaction.put(_YELLOW, pack([write.yellow.position, arrivals], _META + _YELLOW), db=self._meta)
+        transaction.put(_LINES, pack(record_codec.lines_to_list(write.lines), _META + _LINES), db=self._meta)
 
     def _append(self, transaction: Any, table: Any, key: bytes, value: bytes) -> None:
         if not transaction.put(key, value, db=table, append=True):
@@ -244,15 +244,20 @@ class LmdbLog:
         """Returns a table, which is created if it does not exist, unless the log has been opened again. Not to be
         called while another thread writes: LMDB would wait for that thread, and that thread for the interpreter's
         lock."""
-        return self._environment.open_db(name.encode(), create=not self._is_reopened)
+        try:
+            return self._environment.open_db(name.encode(), create=not self._is_reopened)
+        except lmdb.Error as error:
+            if self._is_reopened:
+                raise
+            raise _explained(error, self.directory) from error
 
-    def read(self, table: Any, buffers: bool = False) -> Any:
+    def read(self, table: Any, buffers: bool = False) -> Reading:
         """Returns a transaction that reads this table, as a context manager. With `buffers`, its values are not
         copied, and are not to be used after it."""
         try:
             if buffers:
-                return self._environment.begin(db=table, buffers=True)
-            return self._environment.begin(db=table)
+                return Reading(self._environment.begin(db=table, buffers=True), self.directory)
+            return Reading(self._environment.begin(db=table), self.directory)
         except lmdb.Error as error:
             raise _unusable(self.directory, error) from error
 
@@ -263,12 +268,15 @@ class LmdbLog:
         are read when they are needed. Nor are they meanwhile, but for one batch."""
         self._cache.clear()
         with self.read(self._messages, buffers=True) as transaction:
-            lines = lines_from_list(self.unpack(transaction.get(b"lines", db=self._meta), "lines"))
-            position, arrivals = self.unpack(transaction.get(b"yellow", db=self._meta), "yellow")
-            yellow = Yellow(position, tuple(arrivals_from_bytes(arrivals)))
+            lines = record_codec.lines(
+                self.unpack(transaction.get(_LINES, db=self._meta), _META + _LINES, "lines")
+            )
+            value = transaction.get(_YELLOW, db=self._meta)
+            position, arrivals = self.unpack(value, _META + _YELLOW, "yellow")
+            yellow = Yellow(position, tuple(record_codec.arrivals(arrivals)))
             logged = list(self._entries(transaction, lines.open_from))
-        if logged and logged[-1].arrival + 1 != lines.next_arrival:
-            raise self._damaged(f"messages end at {logged[-1].arrival}, not at {lines.next_arrival - 1}")
+        if [entry.arrival for entry in logged] != list(range(lines.open_from, lines.next_arrival)):
+            raise self._damaged(f"messages from {lines.open_from} to {lines.next_arrival - 1} are not all there")
         return restore(lines, yellow, logged, digest_of(self.uuid.encode()))
 
     def body(self, arrival: int) -> bytes:
@@ -281,10 +289,13 @@ class LmdbLog:
     def _green_arrivals(self, first: int, count: int) -> list[int]:
         found: list[int] = []
         with self.read(self._order) as transaction, transaction.cursor() as cursor:
-            is_there = _seek(cursor, first)
+            is_there, end = _seek(cursor, first), None
             while is_there and len(found) < count:
                 start = int.from_bytes(cursor.key(), "big")
+                if end not in (None, start):
+                    raise self._damaged(f"the order goes from {end} to {start}")
                 arrivals = self._order_at(cursor)[1]
+                end = start + len(arrivals)
                 found += arrivals[max(0, first - start) :][: count - len(found)]
                 is_there = cursor.next()
         return found
@@ -306,8 +317,9 @@ class LmdbLog:
 
     def _order_at(self, cursor: Any) -> tuple[bytes, list[int]]:
         """Returns the digest of the order at the end of this record, and the record's arrivals."""
-        content = self._verified(cursor.value(), f"order {int.from_bytes(cursor.key(), 'big')}")
-        return bytes(content[:DIGEST_BYTES]), arrivals_from_bytes(content[DIGEST_BYTES:])
+        key = cursor.key()
+        content = self._verified(cursor.value(), b"order " + key, f"order {int.from_bytes(key, 'big')}")
+        return bytes(content[:DIGEST_BYTES]), record_codec.arrivals(content[DIGEST_BYTES:])
 
     def _record(self, arrival: int) -> Record:
         known = self._cache.find(arrival)
@@ -334,17 +346,20 @@ class LmdbLog:
                 is_there = cursor.next()
 
     def _batch(self, cursor: Any) -> list[Record]:
-        start = int.from_bytes(cursor.key(), "big")
-        return records_from_list(start, self.unpack(cursor.value(), f"messages {start}"))
+        key = bytes(cursor.key())
+        start = int.from_bytes(key, "big")
+        return record_codec.records(start, self.unpack(cursor.value(), b"messages " + key, f"messages {start}"))
 
     # Identity
 
     def _identify(self, cluster: str, node: str, is_new_cluster: bool) -> str:
         with self.read(self._meta) as transaction:
-            value = transaction.get(b"identity")
-        if value is None:
+            value = transaction.get(_IDENTITY)
+            tables = (self._meta, self._messages, self._order)
+            is_empty = not any(transaction.stat(table)["entries"] for table in tables)
+        if value is None and is_empty:
             return self._initialize(cluster, node, is_new_cluster)
-        form, its_cluster, its_node, uuid = self.unpack(value, "identity")
+        form, its_cluster, its_node, uuid = self.unpack(value, b"", "identity")
         if form != FORMAT:
             raise DiskError(
                 f"{self.directory} was written in format {form}; this version of corelkv reads {FORMAT}. "
@@ -361,7 +376,7 @@ class LmdbLog:
     def _check_identity(self) -> None:
         """Raises if this is not the log that was open before: what the node has in memory belongs to that one."""
         with self.read(self._meta) as transaction:
-            identity = self.unpack(transaction.get(b"identity"), "identity")
+            identity = self.unpack(transaction.get(_IDENTITY), b"", "identity")
         if identity[-1] != self.uuid:
             raise DiskError(
                 f"{self.directory} holds another log than the one that this node has opened. Bring that one back, "
@@ -370,36 +385,53 @@ class LmdbLog:
 
     def _initialize(self, cluster: str, node: str, is_new_cluster: bool) -> str:
         uuid = str(uuid4())
+        lines = record_codec.lines_to_list(Lines(is_voter=is_new_cluster))
         with self._environment.begin(write=True, db=self._meta) as transaction:
-            transaction.put(b"identity", pack([FORMAT, cluster, node, uuid]))
-            transaction.put(b"lines", pack(lines_to_list(Lines(is_voter=is_new_cluster))))
-            transaction.put(b"yellow", pack([0, b""]))
+            # Every version of corelkv can read this one, so its checksum covers no place.
+            transaction.put(_IDENTITY, pack([FORMAT, cluster, node, uuid], b""))
+            transaction.put(_LINES, pack(lines, _META + _LINES))
+            transaction.put(_YELLOW, pack([0, b""], _META + _YELLOW))
         return uuid
 
     # Checksums
 
-    @staticmethod
-    def pack(item: object) -> bytes:
-        """Returns the item as bytes that begin with a checksum."""
-        return pack(item)
-
-    def unpack(self, value: Buffer | None, what: str) -> Any:
+    def unpack(self, value: Bytes | None, place: bytes, what: str) -> Any:
         """Returns what `pack` packed. Raises if it is damaged or missing, and says what."""
-        return msgpack.unpackb(self._verified(value, what), strict_map_key=False)
+        try:
+            return unpack(value, place)
+        except WrongChecksum as error:
+            raise self._damaged(f"{what} {error}") from None
 
-    def _verified(self, value: Buffer | None, what: str) -> Buffer:
-        if value is None or len(value) < CHECKSUM_BYTES:
-            raise self._damaged(f"{what} is missing")
-        content = value[CHECKSUM_BYTES:]
-        if crc32(content) != int.from_bytes(value[:CHECKSUM_BYTES], "big"):
-            raise self._damaged(f"the checksum of {what} is wrong")
-        return content
+    def _verified(self, value: Bytes | None, place: bytes, what: str) -> Bytes:
+        try:
+            return verified(value, place)
+        except WrongChecksum as error:
+            raise self._damaged(f"{what} {error}") from None
 
     def _damaged(self, why: str) -> DiskError:
-        return _damaged(self.directory, why)
+        return damaged(self.directory, why)
 
 
-def _damaged(directory: Path, why: str) -> DiskError:
+class Reading:
+    """A transaction that reads. What LMDB finds wrong with its pages is a `DiskError` here."""
+
+    __slots__ = ("_directory", "_transaction")
+
+    def __init__(self, transaction: lmdb.Transaction, directory: Path) -> None:
+        self._transaction = transaction
+        self._directory = directory
+
+    def __enter__(self) -> lmdb.Transaction:
+        return self._transaction
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        self._transaction.abort()
+        if isinstance(error, lmdb.Error) and not isinstance(error, lmdb.BadValsizeError):
+            raise _explained(error, self._directory) from error
+
+
+def damaged(directory: Path, why: str) -> DiskError:
+    """Returns the error that a damaged log is, with what to do."""
     return DiskError(
         f"{directory / 'data.mdb'} is damaged ({why}). Move the directory away and start the node again: it takes "
         "the log over from the others, and votes again when it has recovered with half of them. What it alone had "
@@ -415,7 +447,7 @@ def _open(directory: Path, map_bytes: int, readonly: bool = False) -> lmdb.Envir
     return lmdb.open(
         str(directory),
         map_size=map_bytes,
-        max_dbs=_TABLES_MAX,
+        max_dbs=TABLES_MAX,
         max_readers=_READERS_MAX,
         readahead=False,
         readonly=readonly,
@@ -452,7 +484,7 @@ def _explained(error: lmdb.Error, directory: Path) -> DiskError:
     if isinstance(error, lmdb.PanicError):
         return _unusable(directory, error)
     if isinstance(error, _DAMAGE):
-        return _damaged(directory, str(error))
+        return damaged(directory, str(error))
     return DiskError(f"{directory}: {error}")
 
 
@@ -464,6 +496,10 @@ def _free_bytes(directory: Path) -> int:
 def _seek(cursor: Any, number: int) -> bool:
     """Moves to the record that holds this number: the last whose key is not above it. Returns whether there is
     one."""
-    if cursor.set_range(key_of(number)):
-        return bool(cursor.key() == key_of(number) or cursor.prev())
+    if cursor.set_range(_key(number)):
+        return bool(cursor.key() == _key(number) or cursor.prev())
     return bool(cursor.last())
+
+
+def _key(number: int) -> bytes:
+    return number.to_bytes(8, "big")

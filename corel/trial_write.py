@@ -25,7 +25,7 @@ TRIAL_BYTES_MIN = 512 * 1024
 """The smallest trial. A larger one keeps a node away until there is room for more writes; a smaller one lets it
 come back to a disk that is soon full again."""
 
-_VALUE = b"trial"
+TRIAL_KEY = b"trial"
 _RESERVE = b"trial reserve"
 
 
@@ -35,17 +35,17 @@ def try_write(environment: Any, table: Any, refused: Callable[[Any], None] | Non
     remove_trial(environment, table)
     size = _needed_bytes(environment, table, refused)
     with environment.begin(write=True) as transaction:
-        transaction.put(_VALUE, bytes(size), db=table)
+        transaction.put(TRIAL_KEY, bytes(size), db=table)
     remove_trial(environment, table)
 
 
 def remove_trial(environment: Any, table: Any) -> None:
     """Deletes what a trial that was interrupted has left, if anything."""
     with environment.begin() as transaction:
-        is_there = transaction.get(_VALUE, db=table) is not None
+        is_there = transaction.get(TRIAL_KEY, db=table) is not None
     if is_there:
         with environment.begin(write=True) as transaction:
-            transaction.delete(_VALUE, db=table)
+            transaction.delete(TRIAL_KEY, db=table)
 
 
 def _needed_bytes(environment: Any, table: Any, refused: Callable[[Any], None] | None) -> int:
@@ -57,7 +57,7 @@ def _needed_bytes(environment: Any, table: Any, refused: Callable[[Any], None] |
         if refused is not None:
             refused(measured)
         size = max(TRIAL_BYTES_MIN, measured.bytes)
-        transaction.put(_VALUE, bytes(size), db=table)
+        transaction.put(TRIAL_KEY, bytes(size), db=table)
         transaction.put(_RESERVE, bytes(_reserve_bytes(size)), db=table)
     finally:
         transaction.abort()

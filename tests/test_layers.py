@@ -28,7 +28,7 @@ APART = {
 
 MAY_IMPORT_CLIENT = ("kvstore.cli",)
 
-IO_MODULES = ("transport.udp", "transport.chaos", "corel.lmdb_log")
+IO_MODULES = ("transport.udp", "transport.chaos", "corel.lmdb_log", "corel.verification")
 """Modules of pure packages that do I/O. They are faces of their own: to import the package does not import
 them."""
 
@@ -48,6 +48,7 @@ MAY_TOUCH = {
     "membership": frozenset[str](),
     "corel": frozenset[str](),
     "corel.lmdb_log": frozenset({"fcntl", "lmdb", "os", "pathlib", "uuid"}),
+    "corel.verification": frozenset({"lmdb", "pathlib"}),
     "kvstore.store": frozenset[str](),
     "kvstore.node": frozenset({"asyncio", "logging", "os", "pathlib", "queue", "threading", "time"}),
     "kvstore.client": frozenset({"http", "socket", "urllib"}),

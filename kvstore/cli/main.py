@@ -66,6 +66,7 @@ def make_parser(with_settings: bool = True) -> argparse.ArgumentParser:
     _add_serve(subparsers, with_settings)
     _add_keys(subparsers)
     _add_inspection(subparsers)
+    _add_verify(subparsers)
     _add_chaos(subparsers)
     return parser
 
@@ -211,6 +212,23 @@ def _add_inspection(subparsers: Any) -> None:
     _add_timeout(write)
     for parser in (status, log, write):
         _add_client(parser)
+
+
+def _add_verify(subparsers: Any) -> None:
+    verify = _add(
+        subparsers,
+        "verify",
+        _verify,
+        "read everything in a node's data directory, and say whether it is damaged",
+        "/var/lib/corelkv",
+    )
+    verify.add_argument("directory", type=Path, help="what the node has as --data; the node may run meanwhile")
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from kvstore.cli.verify import verify_directory  # which needs LMDB, and clients do not
+
+    return verify_directory(options.directory)
 
 
 def _add_chaos(subparsers: Any) -> None:

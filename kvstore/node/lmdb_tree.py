@@ -16,11 +16,12 @@ from hashlib import blake2b
 from typing import Any
 
 from corel import MessageId
-from corel.lmdb_log import LmdbLog
+from corel.lmdb_log import LmdbLog, pack
 from kvstore.store import IDEMPOTENCY_POSITIONS, Checkpoint, Fate, Item, Outcome, Remembered, Verdict, Why
 
 _FORGOTTEN_AT_ONCE_MAX = 256
 _LINE = b"line"
+_ITEMS, _FATES, _MEMORIES, _STATE = b"items ", b"fates ", b"memories ", b"state "
 _PLAIN_OUTCOME = Outcome(Verdict.APPLIED, None)[2:]
 
 
@@ -47,29 +48,30 @@ class LmdbTree:
         with self._log.read(self._state) as transaction:
             value = transaction.get(_LINE)
         if value is not None:
-            self.line, self.revision = self._log.unpack(value, "the state's line")
+            self.line, self.revision = self._log.unpack(value, _STATE + _LINE, "the state's line")
 
     # Reading
 
     def item(self, key: str) -> Item | None:
         with self._log.read(self._items) as transaction:
-            value = transaction.get(key.encode())
-        return None if value is None else Item(*self._log.unpack(value, f"key {key}"))
+            value = transaction.get(name := key.encode())
+        return None if value is None else Item(*self._log.unpack(value, _ITEMS + name, f"key {key}"))
 
     def fate(self, message_id: MessageId) -> Fate | None:
         with self._log.read(self._fates) as transaction:
-            value = transaction.get(_message_key(message_id))
+            value = transaction.get(name := _message_key(message_id))
         if value is None:
             return None
-        position, outcomes = self._log.unpack(value, f"what became of {message_id}")
+        position, outcomes = self._log.unpack(value, _FATES + name, f"what became of {message_id}")
         return Fate(position, tuple(map(_outcome, outcomes)))
 
     def remembered(self, idempotency_key: str) -> Remembered | None:
         with self._log.read(self._memories) as transaction:
-            value = transaction.get(_memory_key(idempotency_key))
+            value = transaction.get(name := _memory_key(idempotency_key))
         if value is None:
             return None
-        write_id, digest, position, verdict, revision, why, *rest = self._log.unpack(value, "an idempotency key")
+        memory = self._log.unpack(value, _MEMORIES + name, "an idempotency key")
+        write_id, digest, position, verdict, revision, why, *rest = memory
         return Remembered(write_id, digest, position, Verdict(verdict), revision, Why(why), *rest)
 
     # Writing
@@ -80,18 +82,20 @@ class LmdbTree:
             if item is None:
                 transaction.delete(key.encode(), db=self._items)
             else:
-                transaction.put(key.encode(), LmdbLog.pack(item), db=self._items)
+                transaction.put(name := key.encode(), pack(item, _ITEMS + name), db=self._items)
         for message_id, fate in checkpoint.fates.items():
-            value = LmdbLog.pack([fate.position, list(map(_outcome_to_item, fate.outcomes))])
-            transaction.put(_message_key(message_id), value, db=self._fates)
+            name = _message_key(message_id)
+            value = pack([fate.position, list(map(_outcome_to_item, fate.outcomes))], _FATES + name)
+            transaction.put(name, value, db=self._fates)
         for idempotency_key, memory in checkpoint.memories.items():
             name = _memory_key(idempotency_key)
-            value = LmdbLog.pack([str(part) if isinstance(part, (Verdict, Why)) else part for part in memory])
+            parts = [str(part) if isinstance(part, (Verdict, Why)) else part for part in memory]
+            value = pack(parts, _MEMORIES + name)
             transaction.put(name, value, db=self._memories)
             transaction.put(memory.position.to_bytes(8, "big") + name, b"", db=self._ages)
         at_once = max(_FORGOTTEN_AT_ONCE_MAX, 2 * len(checkpoint.memories))  # more than are added: none pile up
         self._forget(transaction, checkpoint.line - IDEMPOTENCY_POSITIONS - 1, at_once)
-        transaction.put(_LINE, LmdbLog.pack([checkpoint.line, checkpoint.revision]), db=self._state)
+        transaction.put(_LINE, pack([checkpoint.line, checkpoint.revision], _STATE + _LINE), db=self._state)
 
     def _forget(self, transaction: Any, before: int, at_once: int) -> None:
         """Deletes at most `at_once` memories of positions before this one, oldest first."""
@@ -101,11 +105,15 @@ class LmdbTree:
                     return
                 age, key = cursor.key()[:8], cursor.key()[8:]
                 value = transaction.get(key, db=self._memories)
-                if value is not None and self._log.unpack(value, "an idempotency key")[2] == int.from_bytes(
-                    age, "big"
-                ):  # else it was used again since
+                position = int.from_bytes(age, "big")
+                is_last = value is not None and self._position(value, key) == position
+                if is_last:  # else it was used again since
                     transaction.delete(key, db=self._memories)
                 cursor.delete()
+
+    def _position(self, value: bytes, key: bytes) -> int:
+        position: int = self._log.unpack(value, _MEMORIES + key, "an idempotency key")[2]
+        return position
 
 
 def _message_key(message_id: MessageId) -> bytes:

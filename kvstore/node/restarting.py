@@ -1,9 +1,8 @@
 """A driver that runs as long as its disk works, and comes back as if restarted when it works again.
 
 A message becomes green when it is on every member's disk, so a node whose disk is full or stalls leaves the others
-(trap 8). It keeps its log open for reading, and after a pause (`BackOff`) tries its disk with writes of realistic
-size. When one succeeds it comes back as a new incarnation that has read its log (decision 14). If LMDB refuses
-every transaction since the failed write, the node opens its log again first."""
+(trap 8). It keeps its log open for reading, and comes back as a new incarnation that has read its log
+(decision 14); `ComingBack` decides when."""
 
 from __future__ import annotations
 
@@ -15,26 +14,23 @@ from collections.abc import Callable
 from random import Random
 
 from corel.lmdb_log import DiskError, LmdbLog
-from kvstore.node.back_off import BackOff
+from kvstore.node.coming_back import ComingBack
 from kvstore.node.config import NodeConfig
 from kvstore.node.disk_watch import DiskWatch
 from kvstore.node.driver import Disk, Driver
 from kvstore.node.journal import JournalWriter
 from kvstore.node.lmdb_tree import LmdbTree
 from kvstore.node.stack import build_stack
-from kvstore.node.synced_numbers import ClockFloor, SyncedNumberError, next_incarnation
+from kvstore.node.synced_numbers import ClockFloor, next_incarnation
 from kvstore.store import Store
 from transport import Codec, Machine
 from transport.chaos import Chaos, ChaosChannel
-from transport.udp import Channel, UdpChannel, UdpError
+from transport.udp import Channel, UdpChannel
 
 logger = logging.getLogger("corelkv")
 
 FLUSH_SECONDS = 2.0
 """How long an orderly stop waits for the disk."""
-
-RETRY_SECONDS = 1.0
-"""The pause between attempts to write to a disk that failed. The others do not notice them."""
 
 COMPLAINT_SECONDS = 60.0
 """At most one log line in this time about attempts that failed for the same reason."""
@@ -63,11 +59,9 @@ class RestartingDriver:
         self._codec = Codec(config.cluster, config.roster.digest())
         self._return: asyncio.Task[None] | None = None
         self._is_closing = False
-        self._back_off = BackOff()
+        self._coming_back = ComingBack()
         self.running_store: Store | None = None
         """The store while the node takes part and takes requests, else None."""
-        self.trouble: DiskError | None = None
-        """Why the node is away; None while it takes part."""
         self.log = LmdbLog(config.data, config.cluster, config.node, config.bootstrap, config.log.map_bytes)
         self._disk_watch = DiskWatch(self.log)
         try:
@@ -84,6 +78,11 @@ class RestartingDriver:
             self.log.close()
             raise
         self._disk_watch.start()
+
+    @property
+    def trouble(self) -> DiskError | None:
+        """Why the node is away; None while it takes part."""
+        return self._coming_back.trouble
 
     @property
     def chaos(self) -> Chaos | None:
@@ -156,45 +155,23 @@ class RestartingDriver:
             self.leave()
             self._on_failed(error)
             return
-        self.trouble = error
+        pause = self._coming_back.failed(error, time.monotonic())
         self._leave_store()
         if not self._is_closing:
-            pause = self._back_off.failed(time.monotonic())
             self._return = asyncio.get_running_loop().create_task(self._come_back(pause))
 
     async def _come_back(self, pause: float) -> None:
-        """Comes back after this many seconds, as soon as the disk takes a trial write."""
-        await self._writer_ended()
-        with contextlib.suppress(DiskError):  # reads go on meanwhile, if they can; the first attempt says why not
-            self._reopen_log()
-        await asyncio.sleep(pause)
-        complaint = Complaint()
-        while True:
-            try:
-                self._reopen_log()
-                trial = asyncio.get_running_loop().run_in_executor(None, self.log.try_write)
-                await asyncio.shield(trial)
-                self._begin(self.chaos or Chaos())
-            except (DiskError, UdpError, SyncedNumberError, OSError) as error:
-                complaint.log(str(error), time.monotonic())
-                await self._writer_ended()
-                with contextlib.suppress(DiskError):  # the next attempt meets it again, and says so
-                    self._reopen_log()
-                await asyncio.sleep(RETRY_SECONDS)
-            except asyncio.CancelledError:
-                with contextlib.suppress(DiskError):
-                    await trial  # the log must not be closed meanwhile
-                raise
-            except Exception as error:
-                logger.critical("the node cannot come back: %s", error, exc_info=error)
-                self.leave()
-                self._on_failed(error)
-                return
-            else:
-                logger.info("the disk takes writes again")
-                self._back_off.returned(time.monotonic())
-                self.trouble = None
-                return
+        try:
+            await self._coming_back.come_back(_RealSurroundings(self), pause)
+        except Exception as error:
+            logger.critical("the node cannot come back: %s", error, exc_info=error)
+            self.leave()
+            self._on_failed(error)
+        else:
+            logger.info("the disk takes writes again")
+
+    def _begin_again(self) -> None:
+        self._begin(self.chaos or Chaos())
 
     def _reopen_log(self) -> None:
         """Opens log and tree again if LMDB refuses every transaction, so that reads go on and writes can. Nobody
@@ -208,3 +185,32 @@ class RestartingDriver:
         writer = self._last_begun.writer
         while writer is not None and writer.is_alive():
             await asyncio.sleep(0.02)
+
+
+class _RealSurroundings:
+    """The clock, the threads and the event loop of a node that is away."""
+
+    def __init__(self, node: RestartingDriver) -> None:
+        self._log = node.log
+        self._complaint = Complaint()
+        self.writer_ended = node._writer_ended
+        self.reopen_log = node._reopen_log
+        self.begin = node._begin_again
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def try_write(self) -> None:
+        trial = asyncio.get_running_loop().run_in_executor(None, self._log.try_write)
+        try:
+            await asyncio.shield(trial)
+        except asyncio.CancelledError:
+            with contextlib.suppress(DiskError):
+                await trial  # the log must not be closed meanwhile
+            raise
+
+    def cannot_come_back(self, reason: str) -> None:
+        self._complaint.log(reason, self.now())

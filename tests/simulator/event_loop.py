@@ -77,10 +77,14 @@ class EventLoop:
 
     def clear(self) -> None:
         """Forgets all work: the process has crashed."""
-        self._socket.clear()
+        self.forget_datagrams()
         self._actions.clear()
         self._turn = None
         self.busy_until = self._world.now
+
+    def forget_datagrams(self) -> None:
+        """Empties the socket's buffer: the socket is closed."""
+        self._socket.clear()
 
     def is_busy(self) -> bool:
         return self._world.now < self.busy_until

@@ -70,8 +70,7 @@ class SimulatedProcess:
 
     def crash(self) -> None:
         self.machine = None
-        self._inbox.clear()
-        self._rest = ()
+        self._forget_inputs()
         if self._loop is not None:
             self._loop.clear()
         self._network.detach(self.name)
@@ -107,6 +106,13 @@ class SimulatedProcess:
         self.machine = machine
         self._network.attach(self.name, self._on_datagram)
         self._wakes_at = NEVER
+
+    def _forget_inputs(self) -> None:
+        """Forgets what the machine has not taken in, and what it has decided and not done."""
+        self._inbox.clear()
+        self._rest = ()
+        if self._loop is not None:
+            self._loop.forget_datagrams()
 
     def _resume(self) -> None:
         if self.is_paused():

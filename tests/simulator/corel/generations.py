@@ -5,12 +5,10 @@ generations."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
 
 from corel.quorum import Roster
-from corel.storage import Lines
 from tests.simulator.membership.plan import MembershipPlan
 from transport.codec import Codec, DecodeError
 from transport.effects import Reason
@@ -66,13 +64,6 @@ def draw_bootstrap(seed: int, below: MembershipPlan, roster: Roster) -> Bootstra
     if not left_over:
         return None
     return Bootstrap(random.uniform(0.2, 0.8) * below.duration_ms, tuple(sorted(left_over)))
-
-
-def may_replace(node: str, disks: Iterable[tuple[str, Lines]], roster: Roster) -> bool:
-    """Returns whether a disk may be replaced, by the names and the lines of all disks of its generation: the
-    voters that remain must be able to restore its vote, and those of disks that were replaced before. Otherwise
-    the cluster is without a primary component for good."""
-    return roster.restores_vote(name for name, lines in disks if lines.is_voter and name != node)
 
 
 @dataclass(frozen=True, slots=True)

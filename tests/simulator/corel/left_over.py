@@ -95,7 +95,7 @@ class LeftOver:
 
     def _bootstrap(self) -> None:
         for one in self._processes.values():
-            if one.replica is not None:
+            if one.replica is not None or one.is_away:
                 one.crash()
             one.is_stopped = True
         self._world.after(BOOTSTRAP_DOWN_MS, self._start_new)

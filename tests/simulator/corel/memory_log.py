@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from corel.lmdb_log import DiskError
 from corel.message_queue import chained
 from corel.messages import EMPTY_DIGEST, Entry, digest_of
 from corel.storage import Image, Lines, LogWrite, Record, Yellow, restore
+from tests.simulator.corel.disk_space import DiskSpace, write_bytes
+
+
+class DamagedDisk(DiskError):
+    """A record has rotted."""
 
 
 class MemoryLog:
@@ -20,6 +26,19 @@ class MemoryLog:
         self.order: list[int] = []
         self.digests: dict[int, bytes] = {0: EMPTY_DIGEST}
         """Digests of the green order, by line: those that a write has brought."""
+        self.space = DiskSpace()
+        self.rotten: set[int] = set()
+        """The arrivals of records whose checksum is wrong."""
+
+    def write(self, write: LogWrite, also_bytes: int = 0) -> None:
+        """Applies a write, with this many bytes of something else, or raises `DiskError`, and nothing of it is
+        there."""
+        self.space.take(write_bytes(write) + also_bytes)
+        self.apply(write)
+
+    def rot(self, place: float) -> None:
+        """Damages a record: 0 is the place of the first, 1 that of the last."""
+        self.rotten.add(int(place * (len(self.messages) - 1)))
 
     def apply(self, write: LogWrite) -> None:
         self.messages.extend(write.records)
@@ -35,17 +54,28 @@ class MemoryLog:
         )
 
     def load(self) -> Image:
+        for arrival in range(self.lines.open_from, len(self.messages)):
+            self._check(arrival)
         logged = [record.entry() for record in self.messages[self.lines.open_from :]]
         for entry in logged:
             entry.body = None  # it is on disk
         return restore(self.lines, self.yellow, logged, self.disk)
 
     def body(self, arrival: int) -> bytes:
+        self._check(arrival)
         return self.messages[arrival].body
 
     def green(self, first: int, count: int) -> Sequence[Entry]:
-        return [self.messages[arrival].entry() for arrival in self.order[first : first + count]]
+        arrivals = self.order[first : first + count]
+        for arrival in arrivals:
+            self._check(arrival)
+        return [self.messages[arrival].entry() for arrival in arrivals]
 
     def green_digest(self, line: int) -> bytes:
         start = max(known for known in self.digests if known <= line)
         return chained(self.digests[start], self.green(start, line - start))
+
+    def _check(self, arrival: int) -> None:
+        self.space.check_usable()
+        if arrival in self.rotten:
+            raise DamagedDisk(f"the checksum of message {arrival} is wrong")

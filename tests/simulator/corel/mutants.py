@@ -16,8 +16,10 @@ from corel.recovery_transfer import RecoveryTransfer
 from corel.replica import Replica
 from corel.retransmission import Merge
 from corel.view_recovery import ViewRecovery
+from kvstore.node.coming_back import ComingBack
 from tests.corel import test_generations, test_message_queue, test_replica, test_traps, test_trial_write
-from tests.simulator.corel import memory_log
+from tests.simulator.corel import memory_log, test_disk_failures
+from tests.simulator.corel.absence import Absence
 from tests.simulator.corel.plan import draw_corel_plan
 from tests.simulator.corel.process import CorelProcess
 from tests.simulator.corel.run import CorelRun
@@ -374,6 +376,36 @@ MUTANTS = [
         (),
         (Edit(trial_write, "remove_trial", "if is_there:", "if False:"),),
         test=test_trial_write.test_a_trial_that_succeeds_leaves_no_value,
+    ),
+    # A disk that fails again and again
+    Mutant(
+        "the back-off is forgotten with the incarnation",
+        (),
+        (Edit(ComingBack, "failed", "self._back_off.failed(now)", "BackOff().failed(now)"),),
+        test=test_disk_failures.test_a_disk_that_takes_trials_and_refuses_writes_disturbs_the_others_less_and_less,
+    ),
+    Mutant(
+        "a trial write is small, and the disk of a node is full",
+        (),
+        (Edit(trial_write, "_needed_bytes", "measured = _Measured(transaction)", "return 8"),),
+        test=test_disk_failures.test_a_node_whose_disk_is_full_leaves_the_others_once_reads_and_comes_back_with_everything,
+    ),
+    Mutant(
+        "a node comes back without a trial write",
+        (),
+        (Edit(ComingBack, "come_back", "await node.try_write()", "pass"),),
+        test=test_disk_failures.test_when_all_are_full_together_nothing_flaps_and_all_recover_when_there_is_room,
+    ),
+    Mutant(
+        "a log is not opened again",
+        (),
+        (Edit(Absence, "reopen_log", "self._log().space.reopen_if_unusable()", "pass"),),
+        first_seed=1,
+    ),
+    Mutant(
+        "a write that the disk refused counts as persisted",
+        (),
+        (Edit(CorelProcess, "_persisted", "self._apply(effect.write)", "self._is_applied(effect.write)"),),
     ),
     # Identity
     Mutant(

@@ -7,6 +7,7 @@ from random import Random
 
 from corel.config import CorelConfig
 from corel.quorum import Roster
+from tests.simulator.corel.disk_failures import DiskFailure, draw_disk_failures
 from tests.simulator.corel.generations import Bootstrap, Replacement, draw_bootstrap, draw_replacements
 from tests.simulator.membership.plan import MembershipPlan, draw_membership_plan
 
@@ -61,6 +62,7 @@ class CorelPlan:
     phase_faults: tuple[PhaseFault, ...]
     replacements: tuple[Replacement, ...] = ()
     bootstrap: Bootstrap | None = None
+    disk_failures: tuple[DiskFailure, ...] = ()
 
 
 def draw_corel_plan(seed: int, nodes_min: int, nodes_max: int) -> CorelPlan:
@@ -99,6 +101,7 @@ def draw_corel_plan(seed: int, nodes_min: int, nodes_max: int) -> CorelPlan:
         phase_faults=_draw_phase_faults(random, below.nodes),
         replacements=draw_replacements(seed, below),
         bootstrap=draw_bootstrap(seed, below, roster),
+        disk_failures=draw_disk_failures(seed, below.nodes, below.duration_ms),
     )
 
 

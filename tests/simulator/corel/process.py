@@ -1,5 +1,5 @@
-"""A simulated process that hosts the protocol stack up to the log, on a disk that syncs slowly, stalls, and
-loses in a crash what it had not synced."""
+"""A simulated process that hosts the protocol stack up to the log, on a disk that syncs slowly, stalls, loses in a
+crash what it had not synced, and may refuse a write: then the node leaves, and comes back as a real one does."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from typing import Any
 
 from corel.corel import Corel
 from corel.effects import Greened, Logged, Persist, Reordered, StageChanged
+from corel.lmdb_log import DiskError, StalledDisk
 from corel.messages import Entry, MessageId
 from corel.replica import Replica
 from corel.storage import Lines, LogWrite
+from kvstore.node.coming_back import ComingBack
+from tests.simulator.corel.absence import Absence
 from tests.simulator.corel.generations import WALL_CLOCK_SECONDS, Headers
 from tests.simulator.corel.memory_log import MemoryLog
 from tests.simulator.corel.plan import CorelPlan
@@ -19,6 +22,11 @@ from tests.simulator.disk import Disk
 from tests.simulator.membership.process import GroupProcess
 from tests.simulator.process import Environment
 from transport.messages import Datagram
+
+RESTART_MS = 1_000.0
+
+REPORT_MS_MAX = 5.0
+"""How long the news of a failed meta page may take from the writing thread to the event loop."""
 
 
 class Crashed(Exception):
@@ -45,6 +53,8 @@ class CorelProcess(GroupProcess):
         self.crash_after_effects: int | None = None
         """After how many more effects it crashes, if it does."""
         self.starts = 0
+        self.lives = 1
+        """How many processes of this node there have been: several incarnations may share one."""
         self.on_greened: Callable[[Greened], None] = lambda greened: None
         self.on_logged: Callable[[Logged], None] = lambda logged: None
         self.on_reordered: Callable[[], None] = lambda: None
@@ -53,12 +63,27 @@ class CorelProcess(GroupProcess):
         """Called with the write that was under way, and whether it reached the disk."""
         self.on_step: Callable[[], None] = lambda: None
         self.on_started: Callable[[Corel], None] = lambda log: None
+        self.on_left: Callable[[DiskError], None] = lambda error: None
+        """Called when the node has left because of its disk, or cannot start because of it."""
+        self.on_returned: Callable[[], None] = lambda: None
         self.on_own: Callable[[Corel, Entry], None] = lambda log, entry: None
         """Called when a message of its own is about to enter its queue."""
         self.down_ms = 0.0
         """How long it stays down when it crashes after so many effects."""
         self._under_way: LogWrite | None = None
         self._under_way_until = 0.0
+        self._meta_page_fails = False
+        self._coming_back = ComingBack()
+        self._absence: Absence | None = None
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the process runs without taking part, because of its disk."""
+        return self._absence is not None
+
+    @property
+    def trouble(self) -> DiskError | None:
+        return self._coming_back.trouble
 
     @property
     def machine_log(self) -> Corel:
@@ -69,25 +94,45 @@ class CorelProcess(GroupProcess):
         return self.log.lines.clock
 
     def start(self) -> None:
-        if self.is_stopped or self.replica is not None:
+        """Starts the process, unless it runs. If its disk is damaged it stays down; if there is no room for its
+        small files, somebody starts it again."""
+        if self.is_stopped or self.group is not None or self.is_away:
             return
+        try:
+            self._begin()
+        except DiskError as error:
+            self.on_left(error)
+        except OSError:
+            self._world.after(RESTART_MS, self.start)
+
+    def _begin(self) -> None:
+        """Starts an incarnation, or raises, and nothing has started."""
+        image = self.log.load()
+        self.log.space.check_files()
         super().start()
         assert self.group is not None
         self.starts += 1
-        image = self.log.load()
         log = Corel(self.me, self.group.view, self.roster, self.corel, image, self.log)
         _watch(log, self.on_own)
         self.machine = self.replica = Replica(self.group, log)
         self.headers.bind(log.generation)
         self.on_started(log)
-        self._execute(self.replica.start())
+        try:
+            self._execute(self.replica.start())
+        except DiskError:
+            self._stop()
+            raise
         self._wake_soon()
 
     def crash(self) -> None:
         write, self._under_way = self._under_way, None
-        was_written = write is not None and self._random.random() < 0.5
-        if write is not None and was_written:
-            self._apply(write)
+        was_written = write is not None and self._random.random() < 0.5 and self._is_applied(write)
+        if self._absence is not None:
+            self._absence.cancel()
+            self._absence = None
+        self._coming_back = ComingBack()
+        self.lives += 1
+        self._meta_page_fails = self.log.space.is_unusable = False
         self.replica = None
         self.crash_after_effects = None
         super().crash()
@@ -110,12 +155,12 @@ class CorelProcess(GroupProcess):
         self._wake_soon()
         return message_id
 
+    def fail_meta_page(self) -> None:
+        """Has the next write fail in a way after which LMDB has to be opened again."""
+        self._meta_page_fails = True
+
     def stall(self, duration_ms: float) -> None:
         self.stalled_until = max(self.stalled_until, self._world.now + duration_ms)
-
-    def take_in(self, datagram: Datagram) -> None:
-        if self.headers.admits(datagram):
-            super().take_in(datagram)
 
     def _execute(self, effects: Sequence[Any], may_stop: bool = False) -> None:
         try:
@@ -154,21 +199,109 @@ class CorelProcess(GroupProcess):
         self._under_way_until = at
         starts = self.starts
         self._world.at(at, lambda: self._persisted(effect, starts))
+        if at > self._world.now + self.corel.sync_stall_ms:
+            self._world.after(self.corel.sync_stall_ms, lambda: self._stalled(effect))
 
     def _persisted(self, effect: Persist, starts: int) -> None:
-        if self.replica is None or starts != self.starts or self._under_way is not effect.write:
+        if starts != self.starts or self._under_way is not effect.write:
             return
         if self._is_postponed(lambda: self._persisted(effect, starts)):
             return
         self._under_way = None
-        self._apply(effect.write)
-        self.on_written()
-        self._execute(self.replica.persisted(effect.token), may_stop=True)
+        if self._meta_page_fails:
+            self._break_meta_page(effect.write, starts)
+            return
+        try:
+            self._apply(effect.write)
+            self.on_written()
+            if self.replica is not None:  # else it has left while this was being written
+                self._execute(self.replica.persisted(effect.token), may_stop=True)
+        except DiskError as error:
+            self._leave(error)
         self._wake_soon()
 
     def _apply(self, write: LogWrite) -> None:
         """Puts the write on disk."""
-        self.log.apply(write)
+        self.log.write(write)
+
+    def _is_applied(self, write: LogWrite) -> bool:
+        """Puts the write on disk if the disk takes it, and returns whether it did."""
+        try:
+            self._apply(write)
+        except DiskError:
+            return False
+        return True
+
+    # A disk that fails
+
+    def take_in(self, datagram: Datagram) -> None:
+        try:
+            if self.headers.admits(datagram):
+                super().take_in(datagram)
+        except DiskError as error:
+            self._leave(error)
+
+    def tick(self) -> None:
+        try:
+            super().tick()
+        except DiskError as error:
+            self._leave(error)
+
+    def _resume(self) -> None:
+        try:
+            super()._resume()
+        except DiskError as error:
+            self._leave(error)
+
+    def _reserve(self, clock: int) -> None:
+        try:
+            self.log.space.check_files()
+        except OSError as error:
+            raise DiskError(f"the clock floor cannot be written: {error}") from error
+        super()._reserve(clock)
+
+    def _break_meta_page(self, write: LogWrite, starts: int) -> None:
+        """Fails on LMDB's meta page: whether the write is there is known when the log has been opened again."""
+        self._meta_page_fails = False
+        if self._random.random() < 0.5:
+            self._is_applied(write)
+        self.log.space.is_unusable = True
+        error = DiskError("the simulated disk: the meta page cannot be written")
+        delay_ms = self._random.random() * REPORT_MS_MAX
+        self._world.after(delay_ms, lambda: self._leave(error) if starts == self.starts else None)
+
+    def _stalled(self, effect: Persist) -> None:
+        if self._under_way is effect.write and not self._is_postponed(lambda: self._stalled(effect)):
+            self._leave(StalledDisk("a simulated write takes too long"))
+
+    def _leave(self, error: DiskError) -> None:
+        """Leaves the others and stays away until the disk takes writes, as `RestartingDriver` does. A write that
+        is under way goes on."""
+        if self.replica is None:
+            return
+        self._stop()
+        pause = self._coming_back.failed(error, self._world.now / 1_000.0)
+        self._absence = Absence(
+            self._world,
+            lambda: self.log,
+            lambda: self._under_way is not None,
+            self._is_postponed,
+            self._come_back,
+        )
+        self.on_left(error)
+        self._absence.start(self._coming_back, pause)
+
+    def _stop(self) -> None:
+        """Ends this incarnation. The process goes on."""
+        self.replica = self.group = self.machine = None
+        self.crash_after_effects = None
+        self._forget_inputs()
+        self._network.detach(self.name)
+
+    def _come_back(self) -> None:
+        self._begin()
+        self._absence = None
+        self.on_returned()
 
 
 def _watch(log: Corel, on_own: Callable[[Corel, Entry], None]) -> None:

@@ -13,14 +13,20 @@ from functools import partial
 
 from corel.corel import Corel
 from corel.effects import CorelEvent, Greened, Logged
+from corel.lmdb_log import DiskError
 from corel.messages import Entry
 from corel.outbox import TooMuch
 from corel.stages import Stage
 from corel.storage import LogWrite
+from kvstore.node.back_off import BACK_OFF_SECONDS_MAX
+from kvstore.node.coming_back import RETRY_SECONDS
 from tests.simulator.checkers import Violation
-from tests.simulator.corel.generations import Replacement, may_replace
+from tests.simulator.checkers.flapping import Flapping
+from tests.simulator.corel.disk_failures import DiskFailures
+from tests.simulator.corel.generations import Replacement
 from tests.simulator.corel.judges import Jury
 from tests.simulator.corel.left_over import LeftOver
+from tests.simulator.corel.memory_log import DamagedDisk
 from tests.simulator.corel.plan import CorelPlan, DiskFault, PhaseFault
 from tests.simulator.corel.process import CorelProcess
 from tests.simulator.membership.group_run import GroupRun
@@ -29,6 +35,9 @@ from transport.messages import View, ViewId
 
 SETTLE_MS_MAX = 12_000.0
 """After the last fault, all processes are in one primary component with everything green by then."""
+
+BACK_MS_MAX = 1_000.0 * (BACK_OFF_SECONDS_MAX + RETRY_SECONDS) + 2_000.0
+"""When no disk fails any more, every node that is away has come back by then."""
 
 QUIET_MS = 1_500.0
 
@@ -49,7 +58,11 @@ class CorelRun(GroupRun[CorelProcess]):
         self._origins: dict[ViewId, set[ViewId]] = {}
         """The views that the members of each view came from."""
         self._views: dict[str, ViewId] = {}
+        self.flapping = Flapping()
         self.processes = {name: self._make(name) for name in plan.below.nodes}
+        self.disk_failures = DiskFailures(
+            plan.disk_failures, self.world, self.processes, self._may_lose_disk, self._replace_disk, self._count
+        )
         self._left_over: LeftOver | None = None
         if plan.bootstrap is not None:
             self._left_over = LeftOver(plan.bootstrap, self.world, self.processes, self.jury, self.coverage)
@@ -59,6 +72,7 @@ class CorelRun(GroupRun[CorelProcess]):
         self._schedule_faults()
         self.world.run_until(self.plan.below.duration_ms)
         self._heal()
+        self._await_disks()
         if self._left_over is not None:
             self._demand(
                 self._left_over.is_kept_out, "one component of the new cluster, without nodes that were left over"
@@ -80,8 +94,16 @@ class CorelRun(GroupRun[CorelProcess]):
         self.network.heal()
         for process in self.processes.values():
             process.crash_after_effects = None
+        self.disk_failures.end()
+
+    def _await_disks(self) -> None:
+        """Waits until every node has come back to its disk."""
+        if not self._settles(lambda: not any(one.is_away for one in self.processes.values()), BACK_MS_MAX):
+            away = {name: str(one.trouble) for name, one in self.processes.items() if one.is_away}
+            raise Violation(f"not back after {BACK_MS_MAX} ms: {away}")
 
     def _finish(self) -> None:
+        self.disk_failures.forgive_rot()
         logs = {name: process.machine_log for name, process in self.processes.items()}
         for checker in self.jury.last().checkers:
             checker.finished(logs)
@@ -126,6 +148,9 @@ class CorelRun(GroupRun[CorelProcess]):
         except TooMuch:
             self.coverage["refused"] += 1
 
+    def _count(self, what: str) -> None:
+        self.coverage[what] += 1
+
     # What happens at the processes
 
     def _make(self, name: str) -> CorelProcess:
@@ -136,6 +161,8 @@ class CorelRun(GroupRun[CorelProcess]):
         process.on_step = partial(self._on_step, process)
         process.on_started = partial(self._on_started, process)
         process.on_crash = partial(self._on_crash, process)
+        process.on_left = partial(self._on_left, process)
+        process.on_returned = partial(self._on_returned, process)
         process.on_own = self._on_own
         process.on_written = partial(self._on_written, process)
         process.on_view = partial(self._on_view, process)
@@ -174,7 +201,7 @@ class CorelRun(GroupRun[CorelProcess]):
 
     def _on_written(self, process: CorelProcess) -> None:
         if self.plan.seed % 4 == 1:
-            judges = self.jury.of(process.name, process.machine_log)
+            judges = self.jury.of(process.name, process.machine_log if process.replica is not None else None)
             judges.restorable.check(process.name, process.log.load())
 
     def _on_view(self, process: CorelProcess, view: View) -> None:
@@ -191,6 +218,15 @@ class CorelRun(GroupRun[CorelProcess]):
             fate = "written" if was_written else "lost"
             kind = "yellow" if write.yellow is not None else "messages" if write.records else "lines"
             self.coverage[f"crash during a write of {kind}, {fate}"] += 1
+
+    def _on_left(self, process: CorelProcess, error: DiskError) -> None:
+        self.coverage[f"left: {type(error).__name__}"] += 1
+        if isinstance(error, DamagedDisk):
+            self.disk_failures.damaged(process.name)
+
+    def _on_returned(self, process: CorelProcess) -> None:
+        self.coverage["returns to a disk"] += 1
+        self.flapping.returned(process.name, process.lives, self.world.now)
 
     def _on_journal(self, process: CorelProcess, journal: Journal) -> None:
         if isinstance(journal.event, CorelEvent):
@@ -228,6 +264,7 @@ class CorelRun(GroupRun[CorelProcess]):
             self.world.at(replacement.at_ms, partial(self._replace, replacement))
         if self._left_over is not None:
             self._left_over.schedule()
+        self.disk_failures.schedule()
 
     def _apply_to_disk(self, fault: DiskFault) -> None:
         process = self.processes[fault.node]
@@ -245,18 +282,31 @@ class CorelRun(GroupRun[CorelProcess]):
         """Replaces a disk, if that is allowed now."""
         process = self.processes[replacement.node]
         judges = self.jury.of(process.name)
-        cluster = [(name, one.log.lines) for name, one in self.processes.items() if self.jury.of(name) is judges]
         if process.replica is None or judges is not self.jury.last():
             return
-        if may_replace(process.name, cluster, self.plan.roster):
-            without_vote = sum(not lines.is_voter for _, lines in cluster)
-            self._replace_disk(process, replacement.down_ms)
-            self.coverage["disks replaced" + (", others without a vote yet" if without_vote else "")] += 1
+        if self._may_lose_disk(process.name):
+            have_votes = all(
+                one.log.lines.is_voter for name, one in self.processes.items() if self.jury.of(name) is judges
+            )
+            self._replace_disk(process.name, replacement.down_ms)
+            self.coverage["disks replaced" + ("" if have_votes else ", others without a vote yet")] += 1
         else:
             self.coverage["disks not replaced: the others could not restore a vote"] += 1
 
-    def _replace_disk(self, process: CorelProcess, down_ms: float) -> None:
+    def _may_lose_disk(self, node: str) -> bool:
+        """Whether an operator may replace this disk, and the disk may be damaged: the voters of its cluster that
+        remain must be able to restore its vote, and those of disks that were replaced before. Otherwise there is
+        no primary component any more."""
+        judges = self.jury.of(node)
+        return self.plan.roster.restores_vote(
+            name
+            for name, one in self.processes.items()
+            if name != node and self.jury.of(name) is judges and one.log.lines.is_voter and not one.log.rotten
+        )
+
+    def _replace_disk(self, node: str, down_ms: float = 1.0) -> None:
+        process = self.processes[node]
         process.crash()
         process.wipe()
-        self.jury.replaced(process.name)
+        self.jury.replaced(node)
         self.world.after(down_ms, process.start)

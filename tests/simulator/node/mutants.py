@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from corel.lmdb_log import LmdbLog
+from corel import checked_values
+from corel.lmdb_log import LmdbLog, Reading
 from kvstore.node.synced_numbers import ClockFloor
-from tests.corel import test_lmdb_log
+from tests.corel import test_lmdb_log, test_rot
 from tests.kvstore.node import test_clock_floor
 from tests.simulator.mutation import Edit, Mutant
 
@@ -53,6 +54,39 @@ MUTANTS = [
         (),
         (Edit(LmdbLog, "reopen_if_unusable", "self._open_tables()", "pass"),),
         test=test_lmdb_log.test_a_log_whose_meta_page_could_not_be_written_is_opened_again_and_has_everything,
+    ),
+    Mutant(
+        "checksums do not cover where a value belongs",
+        (),
+        (
+            Edit(checked_values, "checked", "crc32(place)", "0"),
+            Edit(checked_values, "verified", "crc32(place)", "0"),
+        ),
+        test=test_rot.test_a_value_in_the_place_of_another_is_damage,
+    ),
+    Mutant(
+        "what LMDB finds wrong with a page is not explained",
+        (),
+        (Edit(Reading, "__exit__", "if isinstance(error, lmdb.Error)", "if False"),),
+        test=test_rot.test_what_lmdb_finds_wrong_with_a_page_is_explained,
+    ),
+    Mutant(
+        "a log without an identity is begun anew, whatever is in it",
+        (),
+        (Edit(LmdbLog, "_identify", "if value is None and is_empty:", "if value is None:"),),
+        test=test_rot.test_a_log_whose_identity_is_hidden_is_damaged_and_not_begun_anew,
+    ),
+    Mutant(
+        "messages that are not there are not missed",
+        (),
+        (Edit(LmdbLog, "load", "if [entry.arrival for entry in logged] !=", "if [] and []!="),),
+        test=test_rot.test_messages_that_are_missing_are_noticed_at_the_start,
+    ),
+    Mutant(
+        "a gap in the order is not missed",
+        (),
+        (Edit(LmdbLog, "_green_arrivals", "if end not in (None, start):", "if False:"),),
+        test=test_rot.test_a_gap_in_the_order_is_noticed,
     ),
 ]
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeAlias, TypeVar
 
+from corel.lmdb_log import DiskError
 from corel.messages import Color, MessageId
 from kvstore.store.replies import Accepted, Ack, Answer, Done, Failed, Overloaded, Trouble
 from kvstore.store.state import Outcome
@@ -67,7 +68,8 @@ class ClientGateway:
         return self._answered.waiting
 
     def is_up(self, node: str) -> bool:
-        return self.processes[node].store is not None
+        """Whether the node's process runs, be it away because of its disk."""
+        return self.processes[node].store is not None or self.processes[node].away_store is not None
 
     def crashed(self, node: str) -> None:
         """Ends the calls that wait for this node, a moment later."""
@@ -123,7 +125,14 @@ class ClientGateway:
                 reply(Failed(Trouble.OVERLOADED))
 
         self._note(node, f"is asked for {request.write} ack={ack}")
-        process.ask(submit)
+        if self._is_away(process):
+            attempt.answer, attempt.answered_at = Failed(Trouble.AWAY), self.world.now
+            self.coverage["writes refused while away"] += 1
+            for checker in self._checkers:
+                checker.answered(request, attempt)
+            self.world.after(0.0, lambda: call.end(attempt.answer))
+        else:
+            process.ask(submit)
 
     def _is_forgotten(self, request: Request, store: Store) -> bool:
         """Whether the node would accept this copy so long after another one that the store promises nothing. A
@@ -182,7 +191,23 @@ class ClientGateway:
             else:
                 look(store)
 
-        process.ask(begin)
+        away = process.away_store
+        if away is None or not self._is_away(process):
+            process.ask(begin)
+        elif level is Level.LINEARIZABLE or away.green.revision < min_revision:
+            self.world.after(0.0, lambda: call.end(Trouble.AWAY))
+        else:
+            try:
+                look(away)
+            except DiskError:
+                self.coverage[f"read {level} while away: refused by the disk"] += 1
+                self.world.after(0.0, lambda: call.end(Trouble.AWAY))
+            else:
+                self.coverage[f"read {level} while away: answered"] += 1
+
+    def _is_away(self, process: StoreProcess) -> bool:
+        """Whether the node answers reads only, because of its disk."""
+        return process.store is None and process.away_store is not None and not process.is_paused()
 
     def follow(
         self,
@@ -214,7 +239,10 @@ class ClientGateway:
             ready = self._ready(process, asked, look, lambda trouble: process.ask(look))
             store.when_green(message_id, deadline, ready)
 
-        process.ask(begin)
+        if self._is_away(process):
+            self.world.after(0.0, lambda: call.end(Trouble.AWAY))
+        else:
+            process.ask(begin)
 
     # Calls
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from corel.effects import LogReport, Persist
+from corel.lmdb_log import DiskError
 from corel.messages import MessageId
 from corel.outbox import TooMuch
 from corel.storage import LogWrite
@@ -22,12 +23,20 @@ TURN_MS = 0.5
 """How long a store that has more to do yields to the network."""
 
 
+def checkpoint_bytes(checkpoint: Checkpoint) -> int:
+    """Returns how much of the disk a checkpoint takes."""
+    values = sum(len(item.value) for item in checkpoint.items.values() if item is not None)
+    return values + 50 * (len(checkpoint.items) + len(checkpoint.fates) + len(checkpoint.memories))
+
+
 class StoreProcess(CorelProcess):
     """One node, driven as `kvstore.node.driver` drives a real one."""
 
     def __init__(self, name: str, environment: Environment, plan: CorelPlan, config: StoreConfig) -> None:
         super().__init__(name, environment, plan)
         self.store: Store | None = None
+        self.away_store: Store | None = None
+        """The store of the last incarnation while the node is away: it answers reads."""
         self.tree = MemoryTree()
         self.config = config
         self.on_store_started: Callable[[Store], None] = lambda store: None
@@ -48,27 +57,47 @@ class StoreProcess(CorelProcess):
         """The instant in which the store last woke, and how often it woke in it."""
         self._is_dispatching = False
 
-    def start(self) -> None:
-        if self.replica is not None:
-            return
-        super().start()
+    def _begin(self) -> None:
+        super()._begin()
         if self.replica is None:
             return  # it crashed at once
         self._store_wakes_at = NEVER
         self._is_dispatching = False
+        self._unreported = []
+        self.away_store = None
         store = self.store = Store(self.machine_log, self.tree, self._submit, self._check_primary, self.config)
         self.on_store_started(store)
         self._sleep_store()
 
     def crash(self) -> None:
-        alone, self._alone = self._alone, None
-        is_first = self._under_way is None or self._alone_until <= self._under_way_until
-        if alone is not None and is_first and self._random.random() < 0.5:
-            self._put(alone, "by itself in a crash")
-        self.store = None
+        self._end_checkpoint()
+        self.store = self.away_store = None
         super().crash()
         self._with_write = None
         self._unreported = []
+
+    def _stop(self) -> None:
+        """Ends this incarnation; every request that waits is answered, and reads go on."""
+        self._end_checkpoint()
+        if self.store is not None:
+            self.store.leave()
+        self.away_store, self.store = self.store, None
+        super()._stop()
+
+    def _end_checkpoint(self) -> None:
+        """Decides whether a checkpoint that is written by itself reaches the disk before the end."""
+        alone, self._alone = self._alone, None
+        is_first = self._under_way is None or self._alone_until <= self._under_way_until
+        if alone is not None and is_first and self._random.random() < 0.5 and self._takes(alone):
+            self._put(alone, "by itself in a crash")
+
+    def _takes(self, checkpoint: Checkpoint) -> bool:
+        """Whether the disk takes this checkpoint."""
+        try:
+            self.log.space.take(checkpoint_bytes(checkpoint))
+        except DiskError:
+            return False
+        return True
 
     def wipe(self, is_new_cluster: bool = False) -> None:
         super().wipe(is_new_cluster)
@@ -112,6 +141,8 @@ class StoreProcess(CorelProcess):
             action()
         except Crashed:
             assert self.store is None
+        except DiskError as error:
+            self._leave(error)
 
     def _submit(self, body: bytes) -> MessageId:
         try:
@@ -152,8 +183,8 @@ class StoreProcess(CorelProcess):
         super()._persist(effect)
 
     def _apply(self, write: LogWrite) -> None:
-        super()._apply(write)
         checkpoint, self._with_write = self._with_write, None
+        self.log.write(write, 0 if checkpoint is None else checkpoint_bytes(checkpoint))
         if checkpoint is not None:
             self._put(checkpoint, "with a write" if self.store is not None else "with a write in a crash")
 
@@ -181,8 +212,12 @@ class StoreProcess(CorelProcess):
         if self._is_postponed(lambda: self._written_alone(checkpoint, store)):
             return
         self._alone = None
-        self._put(checkpoint, "by itself")
-        self._report_written()
+        try:
+            self.log.space.take(checkpoint_bytes(checkpoint))
+            self._put(checkpoint, "by itself")
+            self._report_written()
+        except DiskError as error:
+            self._leave(error)
 
     def _put(self, checkpoint: Checkpoint, how: str) -> None:
         self.tree.apply(checkpoint)

@@ -98,6 +98,7 @@ class StoreRun(CorelRun):
         self._schedule_faults()
         self.world.run_until(self.plan.below.duration_ms)
         self._heal()
+        self._await_disks()
         self._demand(self._is_one_primary, "one primary component of all")
         for client in clients:
             client.is_working = False
@@ -214,13 +215,13 @@ class StoreRun(CorelRun):
         if process.replica is not None:
             super()._crash(process, down_ms)
 
-    def _replace_disk(self, process: CorelProcess, down_ms: float) -> None:
+    def _replace_disk(self, node: str, down_ms: float = 1.0) -> None:
         promised = self.jury.last().acknowledged.promised
         before = set(promised)
-        super()._replace_disk(process, down_ms)
+        super()._replace_disk(node, down_ms)
         lost = before - set(promised)
         for checker in self.store_checkers:
-            checker.disk_replaced(process.name, lost)
+            checker.disk_replaced(node, lost)
 
     def _note(self, node: str, what: str) -> None:
         if self._write_line is not None:

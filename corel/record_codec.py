@@ -1,35 +1,16 @@
-"""How the log's records look on disk: each is a value of LMDB that begins with a checksum."""
+"""Records of the log, lines and arrivals, as items that msgpack packs, and as bytes."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
 from sys import byteorder
-from typing import Any, TypeAlias
-from zlib import crc32
+from typing import Any
 
-import msgpack
-
+from corel.checked_values import Bytes
 from corel.messages import MessageId
 from corel.storage import Lines, Record
 from transport import Machine, ViewId
-
-FORMAT = 2
-CHECKSUM_BYTES = 4
-Buffer: TypeAlias = bytes | memoryview
-
-
-def key_of(number: int) -> bytes:
-    return number.to_bytes(8, "big")
-
-
-def checked(content: bytes) -> bytes:
-    return crc32(content).to_bytes(CHECKSUM_BYTES, "big") + content
-
-
-def pack(item: object) -> bytes:
-    """Returns the item as bytes that begin with a checksum."""
-    return checked(msgpack.packb(item))
 
 
 def arrivals_to_bytes(arrivals: Sequence[int]) -> bytes:
@@ -39,7 +20,7 @@ def arrivals_to_bytes(arrivals: Sequence[int]) -> bytes:
     return numbers.tobytes()
 
 
-def arrivals_from_bytes(content: Buffer) -> list[int]:
+def arrivals(content: Bytes) -> list[int]:
     numbers = array("Q", bytes(content))
     if byteorder == "big":
         numbers.byteswap()
@@ -63,7 +44,7 @@ def records_to_list(records: Sequence[Record]) -> list[object]:
     return [[list(subject) for subject in numbers], flat]
 
 
-def records_from_list(start: int, item: Any) -> list[Record]:
+def records(start: int, item: Any) -> list[Record]:
     names, flat = item
     subjects = [ViewId(*name) if len(name) == 3 else Machine(*name) for name in names]
     sixes = zip(*[iter(flat)] * 6, strict=True)
@@ -93,7 +74,7 @@ def lines_to_list(lines: Lines) -> list[object]:
     ]
 
 
-def lines_from_list(item: Any) -> Lines:
+def lines(item: Any) -> Lines:
     flat = item[7]
     streams = tuple((Machine(name, number), last) for name, number, last in zip(*[iter(flat)] * 3, strict=True))
     folded = tuple(zip(item[8][::2], item[8][1::2], strict=True))
