@@ -134,7 +134,9 @@ def _add_writes(app: FastAPI, node: Node, budget: BodyBudget) -> None:
 def _parse_write_id(text: str) -> tuple[MessageId, int]:
     name, *numbers = text.rsplit(".", 3)
     if not name or len(numbers) != 3 or not all(n.isascii() and n.isdigit() and len(n) < 19 for n in numbers):
-        raise Problem(400, "invalid_write_id", "A write id is what a write was answered with, such as a.1.17.0.")
+        raise Problem(
+            400, "invalid_write_id", "A write id is what a write was answered with, such as a.1794953000.17.0."
+        )
     incarnation, sequence, index = map(int, numbers)
     if sequence > SEQUENCE_MAX:
         raise Problem(400, "invalid_write_id", "There are no such write ids.")

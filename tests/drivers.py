@@ -182,7 +182,7 @@ class LogDriver:
         on_journal: Callable[[Journal], None] = lambda entry: None,
     ) -> None:
         codec = Codec(config.cluster, config.roster.digest())
-        self.machine = Machine(config.node, next_incarnation(config.data, config.bootstrap))
+        self.machine = Machine(config.node, next_incarnation(config.data))
         self.disk = LmdbLog(config.data, config.cluster, config.node, config.bootstrap, config.log.map_bytes)
         clock_floor = ClockFloor(config.data)
         channel = UdpChannel(config.mode)

@@ -206,7 +206,13 @@ def _add_inspection(subparsers: Any) -> None:
     )
     log.add_argument("--from", dest="first", type=_number, metavar="N", help="position of the first (default 0)")
     log.add_argument("--limit", type=_number, metavar="N", help="how many at most (default 100)")
-    write = _add(subparsers, "write", commands.write, "show what became of a write", "a.1.17.0\n--wait a.1.17.0")
+    write = _add(
+        subparsers,
+        "write",
+        commands.write,
+        "show what became of a write",
+        "a.1794953000.17.0\n--wait a.1794953000.17.0",
+    )
     write.add_argument("id", help="as `put` printed it")
     write.add_argument("--wait", action="store_true", help="until it is green")
     _add_timeout(write)

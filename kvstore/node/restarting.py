@@ -117,7 +117,7 @@ class RestartingDriver:
     def _begin(self, chaos: Chaos) -> None:
         """Starts the next incarnation: counts it, opens its sockets, reads its disk, and starts its driver."""
         config = self._config
-        me = Machine(config.node, next_incarnation(config.data, config.bootstrap))
+        me = Machine(config.node, next_incarnation(config.data))
         clock_floor = ClockFloor(config.data)
         journal = JournalWriter(config.data / "journal", config.node) if config.journal else None
         channel: Channel = UdpChannel(config.mode)

@@ -2,9 +2,9 @@
 its own.
 
 The **incarnation** counts the starts of this node. It makes every message id and every timestamp unique across
-restarts, so it must never go back. A new cluster's nodes begin at 1. A node that finds no record of itself in an
-existing cluster, because its disk was replaced, begins at the wall clock's seconds, which is above anything it can
-have had, and counts on from there. A file that cannot be read is an error, not a new beginning.
+restarts, so it must never go back. A node that finds no record of itself, because the cluster is new or its disk
+was replaced, begins at the wall clock's seconds, which is above anything it can have had, and counts on from there
+(decision 7). A file that cannot be read is an error, not a new beginning.
 
 The **clock floor** is how far the Lamport clock of this node has come. A restarted node begins above it, so
 timestamps of messages and ids of views ascend across restarts. The clock is not written for every tick: a block of
@@ -41,13 +41,12 @@ class SyncedNumberError(Exception):
     """The incarnation or the clock floor cannot be read. The message says what to do."""
 
 
-def next_incarnation(directory: Path, is_new_cluster: bool) -> int:
+def next_incarnation(directory: Path) -> int:
     """Counts this start and returns its number, which no earlier or later start has."""
     _make_directory(directory)
     path = directory / _INCARNATION_FILE
-    first = 1 if is_new_cluster else int(time.time())
     last = _read(path)
-    incarnation = first if last is None else last + 1
+    incarnation = int(time.time()) if last is None else last + 1
     write_number(path, incarnation)
     return incarnation
 

@@ -155,7 +155,7 @@ class Recorder(member_process.Recorder[Record]):
 
 
 async def _run(options: argparse.Namespace) -> None:
-    machine = Machine(options.node, next_incarnation(options.data, is_new_cluster=True))
+    machine = Machine(options.node, next_incarnation(options.data))
     mode = BroadcastMode(parse_address(options.broadcast))
     recorder = Recorder(machine, options.record)
     clock_floor = ClockFloor(options.data)

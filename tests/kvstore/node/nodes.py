@@ -88,6 +88,9 @@ class Nodes:
             while not condition():
                 await asyncio.sleep(0.005)
 
+    def incarnation(self, name: str) -> int:
+        return self.nodes[name].driver.stack.me.incarnation
+
     async def primary(self, names: str) -> None:
         def is_primary(name: str) -> bool:
             log = self.nodes[name].driver.replica.log

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -11,25 +12,29 @@ from kvstore.node.synced_numbers import SyncedNumberError, next_incarnation
 
 def test_every_start_has_its_own_number(tmp_path: Path) -> None:
     data = tmp_path / "deep" / "data"
-    assert [next_incarnation(data, is_new_cluster=True) for _ in range(3)] == [1, 2, 3]
+    first = next_incarnation(data)
+    assert [next_incarnation(data) for _ in range(2)] == [first + 1, first + 2]
 
 
-def test_a_replaced_disk_does_not_bring_an_old_number_back(tmp_path: Path) -> None:
-    assert next_incarnation(tmp_path / "old", is_new_cluster=True) == 1
-    fresh = next_incarnation(tmp_path / "new", is_new_cluster=False)
-    assert fresh > 1_700_000_000
-    assert next_incarnation(tmp_path / "new", is_new_cluster=False) == fresh + 1
+def test_a_replaced_disk_does_not_bring_an_old_number_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does a cluster that is bootstrapped anew: what is left over of the old one has other ids."""
+    old = [next_incarnation(tmp_path / "old") for _ in range(3)][-1]
+    later = time.time() + 10.0
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert next_incarnation(tmp_path / "new") > old
 
 
 def test_a_crash_while_writing_does_not_lose_the_last_number(tmp_path: Path) -> None:
-    next_incarnation(tmp_path, is_new_cluster=True)
+    first = next_incarnation(tmp_path)
     (tmp_path / "incarnation.new").write_bytes(b"")  # the crash left an unfinished file behind
-    assert next_incarnation(tmp_path, is_new_cluster=True) == 2
+    assert next_incarnation(tmp_path) == first + 1
 
 
 @pytest.mark.parametrize("damage", [b"", b"7", b"-1\n", b"seven\n", b"0\n", b"99999999999999999999\n"])
 def test_a_damaged_file_is_refused_with_the_way_out(tmp_path: Path, damage: bytes) -> None:
     (tmp_path / "incarnation").write_bytes(damage)
     with pytest.raises(SyncedNumberError, match="write a higher number"):
-        next_incarnation(tmp_path, is_new_cluster=True)
+        next_incarnation(tmp_path)
     assert (tmp_path / "incarnation").read_bytes() == damage

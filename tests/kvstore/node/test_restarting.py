@@ -44,6 +44,7 @@ def test_three_nodes_green_the_same_order(broadcast_port: int, tmp_path: Path) -
 def test_what_was_green_is_green_after_all_have_restarted(broadcast_port: int, tmp_path: Path) -> None:
     async def scenario() -> None:
         nodes = await Nodes.in_primary("abc", broadcast_port, tmp_path)
+        started = {name: nodes.incarnation(name) for name in "abc"}
         first = await nodes.done("a", b"before")
         await nodes.close()
         for name in "abc":
@@ -51,7 +52,7 @@ def test_what_was_green_is_green_after_all_have_restarted(broadcast_port: int, t
         await nodes.primary("abc")
         assert [nodes.value(name) for name in "abc"] == [b"before"] * 3
         second = await nodes.done("b", b"after")
-        assert (first, second) == ("a.1.1.0", "b.2.1.0")
+        assert (first, second) == (f"a.{started['a']}.1.0", f"b.{started['b'] + 1}.1.0")
         await nodes.eventually(lambda: [nodes.value(name) for name in "abc"] == [b"after"] * 3)
         await nodes.close()
 
@@ -64,6 +65,7 @@ def test_a_node_whose_disk_is_full_leaves_keeps_what_it_has_and_comes_back(
     async def scenario() -> None:
         nodes = await Nodes.in_primary("a", broadcast_port, small_disk)
         node = nodes.nodes["a"]
+        started = nodes.incarnation("a")
         await nodes.done("a", b"first")
         await nodes.eventually(lambda: len(nodes.green("a")) == 1)
         (small_disk / "filler").write_bytes(bytes(1_500_000))
@@ -77,7 +79,7 @@ def test_a_node_whose_disk_is_full_leaves_keeps_what_it_has_and_comes_back(
         (small_disk / "filler").unlink()
         await nodes.eventually(lambda: node.trouble is None)
         await nodes.primary("a")
-        assert await nodes.done("a", b"again") == "a.2.1.0"
+        assert await nodes.done("a", b"again") == f"a.{started + 1}.1.0"
         assert nodes.value("a") == b"again"
         await nodes.close()
 

@@ -53,6 +53,13 @@ class Judges:
         self.history.bodies[entry.id] = entry.body
         self.history.pasts[entry.id] = {**log.queue.green_last, **dict(log.queue.have())}
 
+    def take_over(self, node: str, log: Corel, other: Judges) -> None:
+        """A node that was bound to no generation is bound to this one now. What it has merges here."""
+        for entry in (*log.queue.yellow, *log.queue.red):
+            self.history.bodies[entry.id] = other.history.bodies[entry.id]
+            self.history.pasts[entry.id] = other.history.pasts[entry.id]
+        self.disk_replaced(node)
+
     def disk_replaced(self, node: str) -> None:
         for checker in self.checkers:
             checker.disk_replaced(node)
@@ -90,7 +97,8 @@ class Jury:
         if not generation or generation == judges.generation:
             return judges
         for other in self.all:
-            if other.generation == generation:
+            if log is not None and other.generation == generation:
+                other.take_over(node, log, judges)
                 self._of[node] = other
                 return other
         if judges.generation:

@@ -1,16 +1,15 @@
 """A cluster that is bootstrapped anew in the middle of a run, and the nodes that were forgotten then (decision
 20).
 
-Only nodes that are bound to the old generation are left over. One that was only ever in minorities is bound to
-none, and what it has of other nodes' messages may repeat ids of the new cluster: the consequence that decision
-20 names. A plan that leaves such nodes over breaks the new cluster (seed 29, 3 to 6 nodes: `BrokenInvariant`,
-Causal)."""
+A node that was left over and never was in a primary component is bound to no generation. It joins the new
+cluster, and what it has merges there: these are writes that it accepted and promised to merge."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
 
+from corel.messages import is_bound
 from corel.stages import Stage
 from tests.simulator.checkers import Violation
 from tests.simulator.corel.generations import BOOTSTRAP_DOWN_MS, Bootstrap
@@ -75,7 +74,7 @@ class LeftOver:
         for one in self.strangers():
             if one.machine_log.stage is Stage.PRIMARY:
                 raise Violation(f"{one.name}, left over from before the bootstrap, is in a primary component")
-        captured = len(self.strangers()) - len(self._left_over)
+        captured = sum(one.name not in self._left_over for one in self.strangers())
         self._coverage["nodes left over"] += len(self._left_over)
         self._coverage["empty disks that met a node left over first"] += captured
         self._coverage["datagrams of another generation dropped"] += sum(
@@ -93,6 +92,10 @@ class LeftOver:
     def _has_noticed(self, process: CorelProcess) -> bool:
         return process.headers.dropped[Reason.OTHER_CLUSTER] > 0
 
+    def _is_bound(self, process: CorelProcess) -> bool:
+        lines = process.log.lines
+        return is_bound(lines.committed, lines.generation, lines.attempted_view)
+
     def _bootstrap(self) -> None:
         for one in self._processes.values():
             if one.replica is not None or one.is_away:
@@ -101,11 +104,14 @@ class LeftOver:
         self._world.after(BOOTSTRAP_DOWN_MS, self._start_new)
 
     def _start_new(self) -> None:
-        self._left_over = tuple(name for name in self._plan.left_over if self._processes[name].log.lines.committed)
+        self._left_over = self._plan.left_over
         wiped = [one for one in self._processes.values() if one.name not in self._left_over]
         self._coverage["clusters bootstrapped anew"] += 1
         for one in wiped:
             one.wipe(is_new_cluster=True)
+        self._coverage["nodes left over that are bound to no generation"] += sum(
+            not self._is_bound(self._processes[name]) for name in self._left_over
+        )
         self._jury.bootstrapped([one.name for one in wiped])
         for one in wiped:
             one.is_stopped = False
@@ -114,7 +120,8 @@ class LeftOver:
 
     def _start_left_over(self) -> None:
         """Starts them as soon as every other disk is bound to the new generation."""
-        if any(not one.log.lines.committed for one in self._processes.values() if one.name not in self._left_over):
+        new = [one for one in self._processes.values() if one.name not in self._left_over]
+        if not all(map(self._is_bound, new)):
             self._world.after(POLL_MS, self._start_left_over)
             return
         for name in self._left_over:

@@ -139,14 +139,12 @@ class CorelProcess(GroupProcess):
         self.on_crash(write, was_written)
 
     def wipe(self, is_new_cluster: bool = False) -> None:
-        """Replaces the disk by an empty one. Only the disks of a new cluster vote, and count incarnations from 1
-        (decision 7)."""
+        """Replaces the disk by an empty one. Only the disks of a new cluster vote."""
         self.log = MemoryLog(Lines(is_voter=is_new_cluster), f"{self.name} {self.disks}")
         self.disks += 1
         self.disk = Disk(self._random)
-        if not is_new_cluster:
-            self.disk.write("incarnation", b"%d" % (WALL_CLOCK_SECONDS + int(self._world.now)))
-            self.disk.sync()
+        self.disk.write("incarnation", b"%d" % (WALL_CLOCK_SECONDS + int(self._world.now)))
+        self.disk.sync()
 
     def submit(self, body: bytes) -> MessageId:
         assert self.replica is not None
