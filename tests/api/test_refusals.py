@@ -33,6 +33,7 @@ def test_a_killed_process_is_noticed_long_before_its_silence_would_be(patient: C
 
 
 def test_a_stopped_process_whose_heartbeats_are_overdue_stays_a_member(patient: Cluster) -> None:
+    time.sleep(1.0)  # until it has acknowledged everything: a member that others wait for is stuck after a second
     views = [node.status()["view"] for node in patient]
     patient["c"].signal(signal.SIGSTOP)
     time.sleep(2.0)  # heartbeats are overdue after a tenth of it

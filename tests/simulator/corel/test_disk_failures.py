@@ -18,14 +18,31 @@ from tests.simulator.corel.disk_space import DiskSpace, write_bytes
 from tests.simulator.corel.memory_log import DamagedDisk, MemoryLog
 from tests.simulator.corel.plan import CorelPlan, draw_corel_plan
 from tests.simulator.corel.run import CorelRun
+from tests.simulator.membership.network_faults import NO_NETWORK_FAULTS
 from tests.simulator.network import Weather
 
 
 def calm_plan(*failures: DiskFailure, rate: float = 40.0) -> CorelPlan:
     """Three nodes on a network without faults that send messages all the time."""
     plan = draw_corel_plan(1, 3, 3)
-    below = replace(plan.below, weather=Weather(), faults=(), messages_per_second=rate, starts_ms=(0.0, 0.0, 0.0))
-    return replace(plan, below=below, sync_ms=2.0, disk_faults=(), phase_faults=(), disk_failures=failures)
+    below = replace(
+        plan.below,
+        weather=Weather(),
+        faults=(),
+        network_faults=NO_NETWORK_FAULTS,
+        messages_per_second=rate,
+        starts_ms=(0.0, 0.0, 0.0),
+    )
+    return replace(
+        plan,
+        below=below,
+        sync_ms=2.0,
+        disk_faults=(),
+        phase_faults=(),
+        replacements=(),
+        bootstrap=None,
+        disk_failures=failures,
+    )
 
 
 class Scenario(CorelRun):
