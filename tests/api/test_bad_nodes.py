@@ -405,8 +405,8 @@ def _has_dropped(node: Node, reason: str) -> bool:
 
 
 def test_a_node_left_over_from_before_a_bootstrap_is_kept_out_and_mixes_nothing(tmp_path: Path) -> None:
-    """a and b are wiped and bootstrapped anew, c is forgotten. Names and roster repeat, and so do the ids of writes,
-    as if the clocks of a and b had been set back meanwhile."""
+    """a and b are wiped and bootstrapped anew, c is forgotten. Names, roster and even the ids of writes repeat, as
+    if the clocks of a and b had been set back meanwhile."""
     with Cluster("abc", tmp_path) as cluster:
         cluster.start()
         old = [cluster["a"].put("k", f"old {number}").json["id"] for number in range(5)]

@@ -56,6 +56,8 @@ class Judges:
     def take_over(self, node: str, log: Corel, other: Judges) -> None:
         """A node that was bound to no generation is bound to this one now. What it has merges here."""
         for entry in (*log.queue.yellow, *log.queue.red):
+            if entry.id not in other.history.bodies:
+                raise Violation(f"{node} has {entry.id} of another cluster")
             self.history.bodies[entry.id] = other.history.bodies[entry.id]
             self.history.pasts[entry.id] = other.history.pasts[entry.id]
         self.disk_replaced(node)

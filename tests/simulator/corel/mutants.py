@@ -172,6 +172,7 @@ MUTANTS = [
         "half is a majority",
         (),
         (Edit(quorum.Roster, "is_majority", "> self.total", ">= self.total"),),
+        first_seed=15,
     ),
     Mutant(
         "a majority's commitments establish",
@@ -215,6 +216,7 @@ MUTANTS = [
         "the lowest green line counts",
         (),
         (Edit(view_recovery, "make_plan", "green = max(", "green = min("),),
+        first_seed=80,
     ),
     Mutant(
         "those who know least represent",
@@ -344,7 +346,7 @@ MUTANTS = [
                 "self._state.bind(plan.generation); self._writer.decide_yellow()",
             ),
         ),
-        first_seed=46,
+        first_seed=10,
     ),
     Mutant(
         "digests cover ids, not bodies",
@@ -422,7 +424,7 @@ MUTANTS = [
     Mutant(
         "a replaced disk counts its incarnations from 1",
         (),
-        (Edit(CorelProcess, "wipe", "if not is_new_cluster:", "if False:"),),
+        (Edit(CorelProcess, "wipe", "WALL_CLOCK_SECONDS + int(self._world.now)", "0"),),
     ),
     Mutant(
         "an incarnation is used twice",

@@ -40,7 +40,7 @@ MUTANTS = [
                 "if control.sender in self.current",
             ),
         ),
-        first_seed=100,
+        first_seed=1,
     ),
     Mutant(
         "a view does not wait for the last to agree",
