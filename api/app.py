@@ -12,7 +12,7 @@ from api.kv import KeyValueApp
 from api.problems import problem_of, trouble
 from api.requests import BodyBudget, ClientDisconnected, Receive, Scope, Send
 from api.routes import make_app
-from corel.lmdb_log import DiskError
+from corel.disk_errors import DiskError
 from kvstore.node import Node
 from kvstore.store import Trouble
 

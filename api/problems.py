@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from corel.lmdb_log import DiskError, UnusableLog
+from corel.disk_errors import DiskError, UnusableLog
 from kvstore.store import InvalidWrite, Overloaded, Trouble
 
 

@@ -29,7 +29,7 @@ from api.requests import (
 from api.status import cluster_json, log_json, status_json
 from api.transactions import transaction_of
 from corel import Color, MessageId, Stage
-from corel.lmdb_log import DiskError
+from corel.disk_errors import DiskError
 from kvstore.node import Node
 from kvstore.store import Ack, InvalidWrite, Overloaded, Trouble
 from transport import SEQUENCE_MAX, Machine

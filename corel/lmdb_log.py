@@ -21,7 +21,6 @@ what was written before is there.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -36,6 +35,7 @@ from corel import record_codec
 from corel.checked_values import Bytes, WrongChecksum, checked, unpack, verified
 from corel.checked_values import pack as pack
 from corel.config import MAP_BYTES
+from corel.disk_errors import DiskError, UnusableLog, damaged, explained, unusable
 from corel.message_queue import chained
 from corel.messages import DIGEST_BYTES, EMPTY_DIGEST, Entry, digest_of
 from corel.record_cache import RecordCache
@@ -46,37 +46,8 @@ FORMAT = 3
 
 _READERS_MAX = 126
 TABLES_MAX = 16
-_DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
-_FREE_BYTES_MIN = 4 * 1024**2
-"""LMDB reports a write that was cut short as an input/output error. With less free space than this, such an error
-is taken for a full disk."""
-_DAMAGE = (
-    lmdb.BadTxnError,
-    lmdb.CorruptedError,
-    lmdb.CursorFullError,
-    lmdb.IncompatibleError,
-    lmdb.InvalidError,
-    lmdb.PageNotFoundError,
-    lmdb.VersionMismatchError,
-)
 _IDENTITY, _LINES, _YELLOW = b"identity", b"lines", b"yellow"
 _META = b"meta "
-
-
-class DiskError(Exception):
-    """The store cannot be used. The message says what to do."""
-
-
-class DiskFull(DiskError):
-    """There is no space for the write. Nothing of it is on disk; everything before it is."""
-
-
-class StalledDisk(DiskError):
-    """A write takes too long."""
-
-
-class UnusableLog(DiskError):
-    """No transaction can begin until the environment is opened again. Nothing on disk is known to be damaged."""
 
 
 class DiskUsage(NamedTuple):
@@ -112,7 +83,7 @@ class LmdbLog:
             self.uuid = self._identify(cluster, node, is_new_cluster)
         except lmdb.Error as error:
             os.close(self._lock)
-            raise _explained(error, directory) from error
+            raise explained(error, directory) from error
         except BaseException:
             os.close(self._lock)
             raise
@@ -143,7 +114,7 @@ class LmdbLog:
         except BaseException as error:
             self._environment.close()  # so that the next call begins anew
             if isinstance(error, lmdb.Error):
-                raise _unusable(self.directory, error) from error
+                raise unusable(self.directory, error) from error
             raise
         return True
 
@@ -180,7 +151,7 @@ class LmdbLog:
                 put(transaction)
         except lmdb.Error as error:
             self._refused = put
-            raise _explained(error, self.directory) from error
+            raise explained(error, self.directory) from error
 
     def _put(self, write: LogWrite, also: Callable[[Any], None] | None, transaction: Any) -> None:
         if also is not None:
@@ -208,7 +179,7 @@ class LmdbLog:
         try:
             try_write(self._environment, self._meta, self._refused)
         except lmdb.Error as error:
-            raise _explained(error, self.directory) from error
+            raise explained(error, self.directory) from error
         self._refused = None
 
     # How full it is
@@ -249,7 +220,7 @@ class LmdbLog:
         except lmdb.Error as error:
             if self._is_reopened:
                 raise
-            raise _explained(error, self.directory) from error
+            raise explained(error, self.directory) from error
 
     def read(self, table: Any, buffers: bool = False) -> Reading:
         """Returns a transaction that reads this table, as a context manager. With `buffers`, its values are not
@@ -259,7 +230,7 @@ class LmdbLog:
                 return Reading(self._environment.begin(db=table, buffers=True), self.directory)
             return Reading(self._environment.begin(db=table), self.directory)
         except lmdb.Error as error:
-            raise _unusable(self.directory, error) from error
+            raise unusable(self.directory, error) from error
 
     # Reading
 
@@ -427,20 +398,7 @@ class Reading:
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         self._transaction.abort()
         if isinstance(error, lmdb.Error) and not isinstance(error, lmdb.BadValsizeError):
-            raise _explained(error, self._directory) from error
-
-
-def damaged(directory: Path, why: str) -> DiskError:
-    """Returns the error that a damaged log is, with what to do."""
-    return DiskError(
-        f"{directory / 'data.mdb'} is damaged ({why}). Move the directory away and start the node again: it takes "
-        "the log over from the others, and votes again when it has recovered with half of them. What it alone had "
-        "is lost."
-    )
-
-
-def _unusable(directory: Path, error: lmdb.Error) -> UnusableLog:
-    return UnusableLog(f"{directory} cannot be used now: {error}. The node opens it again by itself.")
+            raise explained(error, self._directory) from error
 
 
 def _open(directory: Path, map_bytes: int, readonly: bool = False) -> lmdb.Environment:
@@ -467,30 +425,6 @@ def _lock(directory: Path) -> int:
     os.truncate(descriptor, 0)
     os.write(descriptor, b"%d\n" % os.getpid())
     return descriptor
-
-
-def _explained(error: lmdb.Error, directory: Path) -> DiskError:
-    text = str(error)
-    if isinstance(error, lmdb.MapFullError):
-        return DiskFull(
-            f"no room in {directory}: the log has reached log.map_bytes. Raise log.map_bytes on every node, and "
-            "restart them one by one; nothing is lost, and reads go on until then."
-        )
-    is_full = any(os.strerror(n) in text for n in _DISK_FULL_ERRORS)
-    if is_full or (os.strerror(errno.EIO) in text and _free_bytes(directory) < _FREE_BYTES_MIN):
-        return DiskFull(f"no room in {directory}: {error}. Make room; the node takes writes again by itself.")
-    if isinstance(error, lmdb.ReadonlyError) or os.strerror(errno.EROFS) in text:
-        return DiskError(f"{directory} cannot be written: {error}. Remount it writable; the node goes on then.")
-    if isinstance(error, lmdb.PanicError):
-        return _unusable(directory, error)
-    if isinstance(error, _DAMAGE):
-        return damaged(directory, str(error))
-    return DiskError(f"{directory}: {error}")
-
-
-def _free_bytes(directory: Path) -> int:
-    status = os.statvfs(directory)
-    return status.f_bavail * status.f_frsize
 
 
 def _seek(cursor: Any, number: int) -> bool:

@@ -12,7 +12,8 @@ from typing import Any
 import lmdb
 
 from corel.checked_values import WrongChecksum, verified
-from corel.lmdb_log import TABLES_MAX, damaged
+from corel.disk_errors import damaged
+from corel.lmdb_log import TABLES_MAX
 from corel.trial_write import TRIAL_KEY
 
 _UNCHECKED = frozenset({b"ages"})

@@ -15,9 +15,10 @@ from corel.lmdb_log import LmdbLog
 from corel.quorum import Roster
 from corel.replica import ReplicaEffect
 from kvstore.node.config import PRESETS, NodeConfig, preset_for
-from kvstore.node.driver import Disk, Driver, NoStore
+from kvstore.node.driver import Disk, Driver
 from kvstore.node.journal import JournalWriter
 from kvstore.node.lmdb_tree import LmdbTree
+from kvstore.node.machines import NoStore
 from kvstore.node.restarting import FLUSH_SECONDS
 from kvstore.node.stack import build_stack
 from kvstore.node.synced_numbers import ClockFloor, next_incarnation

@@ -28,7 +28,7 @@ APART = {
 
 MAY_IMPORT_CLIENT = ("kvstore.cli",)
 
-IO_MODULES = ("transport.udp", "transport.chaos", "corel.lmdb_log", "corel.verification")
+IO_MODULES = ("transport.udp", "transport.chaos", "corel.disk_errors", "corel.lmdb_log", "corel.verification")
 """Modules of pure packages that do I/O. They are faces of their own: to import the package does not import
 them."""
 
@@ -47,6 +47,7 @@ MAY_TOUCH = {
     "transport.chaos": frozenset({"asyncio"}),
     "membership": frozenset[str](),
     "corel": frozenset[str](),
+    "corel.disk_errors": frozenset({"lmdb", "os", "pathlib"}),
     "corel.lmdb_log": frozenset({"fcntl", "lmdb", "os", "pathlib", "uuid"}),
     "corel.verification": frozenset({"lmdb", "pathlib"}),
     "kvstore.store": frozenset[str](),

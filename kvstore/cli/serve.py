@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 import uvloop
 
 from api import ServerError, listen, serve_http
-from corel.lmdb_log import DiskError
+from corel.disk_errors import DiskError
 from kvstore.node import Node, NodeConfig, SyncedNumberError
 from transport.udp import UdpError
 

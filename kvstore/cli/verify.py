@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from corel.lmdb_log import DiskError, damaged
+from corel.disk_errors import DiskError, damaged
 from corel.verification import verify
 from kvstore.cli.commands import Exit
 

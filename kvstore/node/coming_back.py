@@ -2,14 +2,16 @@
 
 After a pause (`BackOff`), the node opens its log again if LMDB refuses every transaction, makes a trial write, and
 starts its next incarnation. If one of these fails, it tries again after `RETRY_SECONDS`, which the others do not
-notice. There is no clock, thread or event loop here: `Surroundings` has them, real or simulated."""
+notice. A node whose log is damaged does not come back: a trial write would succeed, and the node would leave again
+when it meets the damage. There is no clock, thread or event loop here: `Surroundings` has them, real or
+simulated."""
 
 from __future__ import annotations
 
 import contextlib
 from typing import Protocol
 
-from corel.lmdb_log import DiskError
+from corel.disk_errors import DamagedLog, DiskError
 from kvstore.node.back_off import BackOff
 from kvstore.node.synced_numbers import SyncedNumberError
 from transport.udp import UdpError
@@ -50,13 +52,15 @@ class ComingBack:
         self.trouble: DiskError | None = None
         """Why the node is away; None while it takes part."""
 
-    def failed(self, error: DiskError, now: float) -> float:
-        """Notes why the node leaves; returns how many seconds it stays away at least."""
+    def failed(self, error: DiskError, now: float) -> float | None:
+        """Notes why the node leaves; returns how many seconds it stays away at least, or None if it does not come
+        back."""
         self.trouble = error
-        return self._back_off.failed(now)
+        return None if isinstance(error, DamagedLog) else self._back_off.failed(now)
 
     async def come_back(self, node: Surroundings, pause: float) -> None:
-        """Returns when the next incarnation has started, after this many seconds or later."""
+        """Returns when the next incarnation has started, after this many seconds or later. Raises `DamagedLog` if
+        none can."""
         await node.writer_ended()
         with contextlib.suppress(DiskError):  # reads go on meanwhile, if they can; the first attempt says why not
             node.reopen_log()
@@ -66,6 +70,9 @@ class ComingBack:
                 node.reopen_log()
                 await node.try_write()
                 node.begin()
+            except DamagedLog as error:
+                self.trouble = error
+                raise
             except (DiskError, UdpError, SyncedNumberError, OSError) as error:
                 node.cannot_come_back(str(error))
                 await node.writer_ended()

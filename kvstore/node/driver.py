@@ -48,12 +48,14 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from math import ceil
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from corel import MessageId, Persist, Replica, ReplicaEffect, Stage, StageChanged
-from corel.lmdb_log import DiskError, LmdbLog, StalledDisk
+from corel.disk_errors import DiskError, StalledDisk
+from corel.lmdb_log import LmdbLog
 from kvstore.node.journal import JournalWriter
 from kvstore.node.lmdb_tree import LmdbTree
+from kvstore.node.machines import NoStore, Stack, StoreMachine
 from kvstore.node.peer_errors import PeerErrors
 from kvstore.node.synced_numbers import ClockFloor
 from kvstore.node.writer import CheckpointJob, Writer
@@ -64,13 +66,11 @@ from transport import (
     NEVER,
     Broadcast,
     Codec,
-    Datagram,
     DecodeError,
     Journal,
     Machine,
     Milliseconds,
     TransportEvent,
-    View,
     WindowStuck,
 )
 from transport.udp import Address, Arrivals, Channel
@@ -85,63 +85,6 @@ PAUSE_MS = 50.0
 
 _TICKS_MAX = 4
 """Most ticks in a row before the event loop gets its turn: deliveries may cause messages without end."""
-
-
-class Stack(Protocol):
-    """The protocol machines below the store: a `Replica`, or in tests a part of one."""
-
-    @property
-    def me(self) -> Machine: ...
-
-    @property
-    def view(self) -> View: ...
-
-    @property
-    def clock(self) -> int:
-        """The highest clock that anything sent so far can have."""
-
-    def receive(self, datagram: Datagram, now: Milliseconds) -> Sequence[ReplicaEffect]: ...
-
-    def port_unreachable(self, machine: Machine, now: Milliseconds) -> None: ...
-
-    def tick(self, now: Milliseconds) -> Sequence[ReplicaEffect]: ...
-
-    def next_deadline(self) -> Milliseconds: ...
-
-
-class StoreMachine(Protocol):
-    """The machine above the log, as the driver sees it: a `Store`."""
-
-    def handle(self, report: ReplicaEffect) -> None:
-        """Takes any report of the layers below; those that the store does not need are ignored."""
-
-    def dispatch(self) -> None: ...
-
-    def tick(self, now: Milliseconds) -> None: ...
-
-    def next_deadline(self) -> Milliseconds: ...
-
-    def take_checkpoint(self, green_on_disk: int, now: Milliseconds) -> Checkpoint | None: ...
-
-    def checkpoint_written(self, checkpoint: Checkpoint) -> None: ...
-
-
-class NoStore:
-    """The store of a driver that has none: before `Driver.start`, and after `Driver.leave_store`."""
-
-    def handle(self, report: ReplicaEffect) -> None: ...
-
-    def dispatch(self) -> None: ...
-
-    def tick(self, now: Milliseconds) -> None: ...
-
-    def next_deadline(self) -> Milliseconds:
-        return NEVER
-
-    def take_checkpoint(self, green_on_disk: int, now: Milliseconds) -> Checkpoint | None:
-        return None
-
-    def checkpoint_written(self, checkpoint: Checkpoint) -> None: ...
 
 
 class Disk(NamedTuple):

@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable
 from random import Random
 
-from corel.lmdb_log import DiskError, LmdbLog
+from corel.disk_errors import DamagedLog, DiskError
+from corel.lmdb_log import LmdbLog
 from kvstore.node.coming_back import ComingBack
 from kvstore.node.config import NodeConfig
 from kvstore.node.disk_watch import DiskWatch
@@ -157,12 +158,16 @@ class RestartingDriver:
             return
         pause = self._coming_back.failed(error, time.monotonic())
         self._leave_store()
-        if not self._is_closing:
+        if pause is None:
+            logger.critical("the node stays away, and answers reads: %s", error)
+        elif not self._is_closing:
             self._return = asyncio.get_running_loop().create_task(self._come_back(pause))
 
     async def _come_back(self, pause: float) -> None:
         try:
             await self._coming_back.come_back(_RealSurroundings(self), pause)
+        except DamagedLog as error:
+            logger.critical("the node stays away, and answers reads: %s", error)
         except Exception as error:
             logger.critical("the node cannot come back: %s", error, exc_info=error)
             self.leave()

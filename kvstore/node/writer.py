@@ -10,7 +10,8 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from corel import Persist
-from corel.lmdb_log import DiskError, LmdbLog
+from corel.disk_errors import DiskError
+from corel.lmdb_log import LmdbLog
 
 
 class CheckpointJob(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from api.problems import problem_of
-from corel.lmdb_log import DiskError, UnusableLog
+from corel.disk_errors import DiskError, UnusableLog
 
 
 def test_a_log_that_will_be_opened_again_is_worth_another_try() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from corel.lmdb_log import DiskError
+from corel.disk_errors import DiskError
 from corel.verification import verify
 from tests.corel.disk_images import PAGE_BYTES, Content, read, written
 

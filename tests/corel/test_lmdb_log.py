@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from corel.lmdb_log import DiskError, DiskFull, LmdbLog, UnusableLog
+from corel.disk_errors import DiskError, DiskFull, UnusableLog
+from corel.lmdb_log import LmdbLog
 from corel.message_queue import chained
 from corel.messages import EMPTY_DIGEST, MessageId
 from corel.storage import Image, Lines, LogWrite, Record, Yellow

@@ -13,7 +13,7 @@ from typing import Any
 import lmdb
 import pytest
 
-from corel.lmdb_log import DiskError
+from corel.disk_errors import DiskError
 from corel.verification import verify
 from tests.corel.disk_images import opened, written
 

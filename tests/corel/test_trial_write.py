@@ -13,7 +13,8 @@ from typing import Any
 import lmdb
 import pytest
 
-from corel.lmdb_log import DiskError, DiskFull, LmdbLog
+from corel.disk_errors import DiskError, DiskFull
+from corel.lmdb_log import LmdbLog
 from corel.storage import LogWrite
 from corel.trial_write import TRIAL_BYTES_MIN
 from tests.corel.test_lmdb_log import A, lines, record

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from corel.config import CorelConfig
-from corel.lmdb_log import DiskError, DiskFull
+from corel.disk_errors import DiskError, DiskFull
 from kvstore.node.restarting import RestartingDriver
 from kvstore.node.synced_numbers import ClockFloor
 from kvstore.store.replies import Done

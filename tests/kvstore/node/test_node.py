@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from corel.lmdb_log import DiskFull
+from corel.disk_errors import DiskFull
 from kvstore.node.lmdb_tree import LmdbTree
 from kvstore.node.node import Node
 from kvstore.store.config import StoreConfig

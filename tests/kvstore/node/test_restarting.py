@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from corel.config import CorelConfig
-from corel.lmdb_log import DiskError, DiskFull, LmdbLog, StalledDisk, UnusableLog
+from corel.disk_errors import DamagedLog, DiskError, DiskFull, StalledDisk, UnusableLog, damaged
+from corel.lmdb_log import LmdbLog
 from corel.storage import LogWrite
+from kvstore.node.back_off import BACK_OFF_SECONDS
 from kvstore.node.restarting import RestartingDriver
 from kvstore.node.synced_numbers import ClockFloor
 from kvstore.store.replies import Accepted, Ack, Done, Failed, Trouble
@@ -217,3 +219,38 @@ def test_a_node_told_of_another_roster_stays_outside_and_does_not_hold_up_the_ot
         await nodes.close()
 
     asyncio.run(story())
+
+
+def test_a_node_that_finds_its_log_damaged_stays_away_and_answers_reads(
+    broadcast_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its disk would take a trial write, so it would come back, meet the damage, and leave again."""
+
+    async def scenario() -> None:
+        nodes = await Nodes.in_primary("abc", broadcast_port, tmp_path)
+        node, started = nodes.nodes["c"], nodes.incarnation("c")
+        await nodes.done("a", b"first")
+        await nodes.eventually(lambda: nodes.value("c") == b"first")
+        with monkeypatch.context() as patch:
+            patch.setattr(LmdbLog, "write", _find_damage_at(node.log, LmdbLog.write))
+            await nodes.done("a", b"second")
+            await nodes.eventually(lambda: isinstance(node.trouble, DamagedLog))
+        await asyncio.sleep(BACK_OFF_SECONDS + 1.0)
+        assert isinstance(node.trouble, DamagedLog)
+        assert nodes.incarnation("c") == started
+        assert nodes.value("c") == b"first"
+        await nodes.done("b", b"third")
+        await nodes.close()
+
+    asyncio.run(scenario())
+
+
+def _find_damage_at(damaged_log: LmdbLog, write: Callable[..., None]) -> Callable[..., None]:
+    """Returns a `write` that finds this log damaged."""
+
+    def write_or_raise(log: LmdbLog, *arguments: Any) -> None:
+        if log is damaged_log:
+            raise damaged(log.directory, "as a test says")
+        write(log, *arguments)
+
+    return write_or_raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
+from corel.disk_errors import DamagedLog
 from kvstore.node.coming_back import ComingBack
 from tests.simulator.corel.memory_log import MemoryLog
 from tests.simulator.world import Action, World
@@ -28,11 +29,13 @@ class Absence:
         is_writing: Callable[[], bool],
         is_postponed: Callable[[Action], bool],
         begin: Callable[[], None],
+        stay_away: Callable[[DamagedLog], None],
     ) -> None:
         self._world = world
         self._log = log
         self._is_writing = is_writing
         self._is_postponed = is_postponed
+        self._stay_away = stay_away
         self._steps: Any = None
         self.begin = begin
         self.is_over = False
@@ -54,6 +57,9 @@ class Absence:
             seconds = self._steps.send(None)
         except StopIteration:
             self.is_over = True
+        except DamagedLog as error:
+            self.is_over = True
+            self._stay_away(error)
         else:
             self._world.after(1_000.0 * seconds, self._go_on)
 

@@ -12,7 +12,7 @@ from typing import Any
 import lmdb
 
 from corel import trial_write
-from corel.lmdb_log import DiskError, DiskFull, UnusableLog
+from corel.disk_errors import DiskError, DiskFull, UnusableLog
 from corel.storage import LogWrite
 
 UNBOUNDED = float("inf")

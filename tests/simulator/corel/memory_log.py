@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from corel.lmdb_log import DiskError
+from corel.disk_errors import DamagedLog
 from corel.message_queue import chained
 from corel.messages import EMPTY_DIGEST, Entry, digest_of
 from corel.storage import Image, Lines, LogWrite, Record, Yellow, restore
 from tests.simulator.corel.disk_space import DiskSpace, write_bytes
-
-
-class DamagedDisk(DiskError):
-    """A record has rotted."""
 
 
 class MemoryLog:
@@ -78,4 +74,4 @@ class MemoryLog:
     def _check(self, arrival: int) -> None:
         self.space.check_usable()
         if arrival in self.rotten:
-            raise DamagedDisk(f"the checksum of message {arrival} is wrong")
+            raise DamagedLog(f"the checksum of message {arrival} is wrong")

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from corel.corel import Corel
+from corel.disk_errors import DiskError, StalledDisk
 from corel.effects import Greened, Logged, Persist, Reordered, StageChanged
-from corel.lmdb_log import DiskError, StalledDisk
 from corel.messages import Entry, MessageId
 from corel.replica import Replica
 from corel.storage import Lines, LogWrite
@@ -75,11 +75,13 @@ class CorelProcess(GroupProcess):
         self._meta_page_fails = False
         self._coming_back = ComingBack()
         self._absence: Absence | None = None
+        self._stays_away = False
+        """Whether its log is damaged, so that it waits for an operator."""
 
     @property
     def is_away(self) -> bool:
         """Whether the process runs without taking part, because of its disk."""
-        return self._absence is not None
+        return self._absence is not None or self._stays_away
 
     @property
     def trouble(self) -> DiskError | None:
@@ -130,6 +132,7 @@ class CorelProcess(GroupProcess):
         if self._absence is not None:
             self._absence.cancel()
             self._absence = None
+        self._stays_away = False
         self._coming_back = ComingBack()
         self.lives += 1
         self._meta_page_fails = self.log.space.is_unusable = False
@@ -279,15 +282,23 @@ class CorelProcess(GroupProcess):
             return
         self._stop()
         pause = self._coming_back.failed(error, self._world.now / 1_000.0)
+        if pause is None:
+            self._stay_away(error)
+            return
         self._absence = Absence(
             self._world,
             lambda: self.log,
             lambda: self._under_way is not None,
             self._is_postponed,
             self._come_back,
+            self._stay_away,
         )
         self.on_left(error)
         self._absence.start(self._coming_back, pause)
+
+    def _stay_away(self, error: DiskError) -> None:
+        self._absence, self._stays_away = None, True
+        self.on_left(error)
 
     def _stop(self) -> None:
         """Ends this incarnation. The process goes on."""

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import partial
 
 from corel.corel import Corel
+from corel.disk_errors import DamagedLog, DiskError
 from corel.effects import CorelEvent, Greened, Logged
-from corel.lmdb_log import DiskError
 from corel.messages import Entry
 from corel.outbox import TooMuch
 from corel.stages import Stage
@@ -26,7 +26,6 @@ from tests.simulator.corel.disk_failures import DiskFailures
 from tests.simulator.corel.generations import Replacement
 from tests.simulator.corel.judges import Jury
 from tests.simulator.corel.left_over import LeftOver
-from tests.simulator.corel.memory_log import DamagedDisk
 from tests.simulator.corel.plan import CorelPlan, DiskFault, PhaseFault
 from tests.simulator.corel.process import CorelProcess
 from tests.simulator.membership.group_run import GroupRun
@@ -221,7 +220,7 @@ class CorelRun(GroupRun[CorelProcess]):
 
     def _on_left(self, process: CorelProcess, error: DiskError) -> None:
         self.coverage[f"left: {type(error).__name__}"] += 1
-        if isinstance(error, DamagedDisk):
+        if isinstance(error, DamagedLog):
             self.disk_failures.damaged(process.name)
 
     def _on_returned(self, process: CorelProcess) -> None:

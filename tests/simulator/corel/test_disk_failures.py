@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from corel.lmdb_log import DiskError, DiskFull, UnusableLog
+from corel.disk_errors import DamagedLog, DiskError, DiskFull, UnusableLog
 from corel.stages import Stage
 from corel.storage import Lines, LogWrite
 from corel.trial_write import TRIAL_BYTES_MIN
@@ -15,7 +15,7 @@ from tests.simulator.checkers import Violation
 from tests.simulator.checkers.flapping import RETURNS_MAX, Flapping
 from tests.simulator.corel.disk_failures import DiskFailure
 from tests.simulator.corel.disk_space import DiskSpace, write_bytes
-from tests.simulator.corel.memory_log import DamagedDisk, MemoryLog
+from tests.simulator.corel.memory_log import MemoryLog
 from tests.simulator.corel.plan import CorelPlan, draw_corel_plan
 from tests.simulator.corel.run import CorelRun
 from tests.simulator.membership.network_faults import NO_NETWORK_FAULTS
@@ -150,7 +150,7 @@ def test_a_rotten_record_is_an_error_wherever_it_is_read() -> None:
     log = log_with(3)
     log.rot(0.0)
     for use in (log.load, lambda: log.body(0)):
-        with pytest.raises(DamagedDisk):
+        with pytest.raises(DamagedLog):
             use()
     assert log.body(2) == b"body"
 

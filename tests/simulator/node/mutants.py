@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from corel import checked_values
 from corel.lmdb_log import LmdbLog, Reading
+from kvstore.node.coming_back import ComingBack
 from kvstore.node.synced_numbers import ClockFloor
 from tests.corel import test_lmdb_log, test_rot
-from tests.kvstore.node import test_clock_floor
+from tests.kvstore.node import test_clock_floor, test_coming_back
 from tests.simulator.mutation import Edit, Mutant
 
 SEEDS_MAX = 0
 
 MUTANTS = [
+    Mutant(
+        "a node comes back to a damaged log",
+        (),
+        (Edit(ComingBack, "failed", "None if isinstance(error, DamagedLog) else ", ""),),
+        test=test_coming_back.test_a_node_does_not_come_back_to_a_damaged_log,
+    ),
     Mutant(
         "the first block of the clock is as large as the last",
         (),

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeAlias, TypeVar
 
-from corel.lmdb_log import DiskError
+from corel.disk_errors import DiskError
 from corel.messages import Color, MessageId
 from kvstore.store.replies import Accepted, Ack, Answer, Done, Failed, Overloaded, Trouble
 from kvstore.store.state import Outcome

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from corel.disk_errors import DiskError
 from corel.effects import LogReport, Persist
-from corel.lmdb_log import DiskError
 from corel.messages import MessageId
 from corel.outbox import TooMuch
 from corel.storage import LogWrite
