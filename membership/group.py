@@ -319,12 +319,8 @@ class Group:
             self._execute(self._protocol.advance(), effects)
             return
         self._attempts.end_if_complete(self._now)
-        self._detector.watch_only(
-            sorted(
-                self._protocol.current.union(self._protocol.join_machines) - self._protocol.suspects - {self.me}
-            ),
-            self._now,
-        )
+        watched = self._protocol.current.union(self._protocol.join_machines) - self._protocol.suspects - {self.me}
+        self._detector.watch_only(sorted(watched), self._now)
 
     def _send_control(self, control: Control, effects: list[MembershipEffect]) -> None:
         ends_view = not isinstance(control.body, AttemptJoin)
