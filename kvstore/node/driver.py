@@ -58,6 +58,7 @@ from kvstore.node.lmdb_tree import LmdbTree
 from kvstore.node.machines import NoStore, Stack, StoreMachine
 from kvstore.node.peer_errors import PeerErrors
 from kvstore.node.synced_numbers import ClockFloor
+from kvstore.node.twins import TwinNode, must_stop
 from kvstore.node.writer import CheckpointJob, Writer
 from kvstore.store import Checkpoint
 from membership import Unicast, ViewChanged
@@ -93,10 +94,6 @@ class Disk(NamedTuple):
     log: LmdbLog
     tree: LmdbTree
     sync_stall_ms: float
-
-
-class TwinNode(Exception):
-    """Another process uses this node's name. The message says what to do."""
 
 
 class Driver:
@@ -250,8 +247,8 @@ class Driver:
             except DecodeError as error:
                 self.peer_errors.note(error.reason, f"from {address[0]}:{address[1]}: {error}")
                 continue
-            if datagram.sender.name == self._me.name and datagram.sender.incarnation >= self._me.incarnation:
-                self._on_twin(datagram.sender, address)
+            if datagram.sender.name == self._me.name and must_stop(self._me, self.stack.view, datagram.sender):
+                raise self._twin(datagram.sender, address)
             self._addresses[datagram.sender] = address
             self._execute(self.stack.receive(datagram, now))
         if len(self._addresses) > ADDRESSES_MAX:  # any process can send us new names
@@ -266,14 +263,11 @@ class Driver:
             self._guard(partial(self.stack.port_unreachable, machine, self._now()))
         self._wake_at(0.0)
 
-    def _on_twin(self, twin: Machine, address: Address) -> None:
-        """Raises `TwinNode` if this node has to stop, because peers cannot tell the two apart. The newer one goes
-        on; of two of the same incarnation, one that has other members in its view does."""
-        if twin.incarnation > self._me.incarnation or len(self.stack.view.members) == 1:
-            raise TwinNode(
-                f"another process goes by the name of this node: {twin} at {address[0]}:{address[1]}, this is "
-                f"{self._me}. Stop one of them, or give each its own name in the roster"
-            )
+    def _twin(self, twin: Machine, address: Address) -> TwinNode:
+        return TwinNode(
+            f"another process goes by the name of this node: {twin} at {address[0]}:{address[1]}, this is "
+            f"{self._me}. Stop one of them, or give each its own name in the roster"
+        )
 
     def _on_persisted(self, token: int) -> None:
         if self._is_closed:
