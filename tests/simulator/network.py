@@ -63,6 +63,8 @@ class Network(Generic[Item]):
         self._refusals = Random(0)
         self._unicasts_refused = self._broadcasts_refused = 0.0
         self._cuts: set[tuple[str, str]] = set()
+        self._beside: dict[str, str] = {}
+        """The hosts that are cut off where, and when, another one is."""
         self._busy_until: dict[str, float] = {}
         self._link_delays_ms: dict[tuple[str, str], float] = {}
         self._starts: Counter[str] = Counter()
@@ -99,6 +101,10 @@ class Network(Generic[Item]):
     def heal(self) -> None:
         self._cuts.clear()
 
+    def place(self, name: str, beside: str) -> None:
+        """Puts a host on the same side of all cuts as another one."""
+        self._beside[name] = beside
+
     def slow_down(self, source: str, target: str, extra_ms: float) -> None:
         """Delays everything on a link by this time more, in one direction."""
         self._link_delays_ms[source, target] = extra_ms
@@ -121,7 +127,7 @@ class Network(Generic[Item]):
 
     def _refuse(self, source: str, target: str, item: Item, share: float) -> None:
         weather, random = self.weather, self._refusals
-        is_cut = (source, target) in self._cuts or (target, source) in self._cuts
+        is_cut = self._is_cut(source, target) or self._is_cut(target, source)
         if is_cut or source not in self._on_refused or random.random() >= share * (1.0 - weather.loss) ** 2:
             return
         delay_ms = 2.0 * weather.delay_ms
@@ -134,7 +140,7 @@ class Network(Generic[Item]):
         weather, random = self.weather, self._random
         together: list[str] = []
         for target in targets:
-            if (source, target) in self._cuts:
+            if self._is_cut(source, target):
                 self._note("cut", source, target, item)
                 continue
             copies = 2 if weather.duplication and random.random() < weather.duplication else 1
@@ -153,6 +159,9 @@ class Network(Generic[Item]):
                     together.append(target)
         if together:
             self._world.after(weather.delay_ms, partial(self._arrive, source, together, item))
+
+    def _is_cut(self, source: str, target: str) -> bool:
+        return (self._beside.get(source, source), self._beside.get(target, target)) in self._cuts
 
     def _send_late(self, source: str, target: str, item: Item) -> None:
         delay_ms = self._random.uniform(self.weather.late_ms_min, self.weather.late_ms_max)

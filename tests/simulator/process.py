@@ -44,8 +44,10 @@ class SimulatedProcess:
     inbox_datagrams_max: ClassVar[int]
     """How many datagrams wait for a stopped process: a socket's buffer is bounded too."""
 
-    def __init__(self, name: str, environment: Environment) -> None:
+    def __init__(self, name: str, environment: Environment, address: str | None = None) -> None:
         self.name = name
+        self.address = address or name
+        """What the network calls the process's host: its name, unless there are two processes of that name."""
         self.disk = Disk(environment.random)
         self.machine: Machine | None = None
         self.is_backed_up = False
@@ -73,7 +75,7 @@ class SimulatedProcess:
         self._forget_inputs()
         if self._loop is not None:
             self._loop.clear()
-        self._network.detach(self.name)
+        self._network.detach(self.address)
         self.disk.crash()
 
     def pause(self, duration_ms: float) -> None:
@@ -104,7 +106,7 @@ class SimulatedProcess:
     def _attach(self, machine: Machine) -> None:
         """From now on, this machine takes the inputs."""
         self.machine = machine
-        self._network.attach(self.name, self._on_datagram)
+        self._network.attach(self.address, self._on_datagram)
         self._wakes_at = NEVER
 
     def _forget_inputs(self) -> None:
@@ -227,7 +229,7 @@ class SimulatedProcess:
     def _execute_one(self, effect: Any) -> None:
         """Executes the effects that machines of every layer have."""
         if isinstance(effect, Broadcast):
-            self._network.broadcast(self.name, self._on_sent(effect.datagram))
+            self._network.broadcast(self.address, self._on_sent(effect.datagram))
         elif isinstance(effect, Delivered):
             for message in effect.messages:
                 self.on_delivered(message)

@@ -58,7 +58,7 @@ def draw_copies_plan(seed: int, nodes_min: int, nodes_max: int) -> CopiesPlan:
         age_ms = random.choice((10.0, 100.0, 500.0, 2_000.0))
         node, down_ms = random.choice(corel.below.nodes), random.choice((1.0, 100.0))
         restorations.append(Restoration(at_ms, min(age_ms, at_ms), node, down_ms))
-    return CopiesPlan(replace(corel, bootstrap=None, replacements=()), tuple(restorations))
+    return CopiesPlan(replace(corel, bootstrap=None, replacements=(), twin=None), tuple(restorations))
 
 
 class StoppableProcess(CorelProcess):
@@ -123,6 +123,7 @@ class CopiesRun(CorelRun):
             if process.why_stopped is not None:
                 kind = "restored from a copy" if process.name in self._restored else "never restored"
                 self.coverage[f"nodes stopped, {kind}"] += 1
+        self.disk_failures.forgive_rot()
         going = [one for one in self.processes.values() if one.why_stopped is None]
         self.coverage["runs that end in one primary component"] += self._is_one_primary()
         orders = {
@@ -135,8 +136,8 @@ class CopiesRun(CorelRun):
             if order != longest[: len(order)]:
                 raise Violation(f"{name} has another green order than others, and nobody has noticed")
 
-    def _new_process(self, name: str) -> CorelProcess:
-        return StoppableProcess(name, self.environment, self.plan)
+    def _new_process(self, name: str, address: str | None = None) -> CorelProcess:
+        return StoppableProcess(name, self.environment, self.plan, address)
 
     def _send(self, process: CorelProcess) -> None:
         self._sent += 1

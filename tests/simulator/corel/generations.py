@@ -71,13 +71,16 @@ class HeadedDatagram(Datagram):
     """A datagram with the header that the codec gives it. The rest is not encoded, for speed."""
 
     header: bytes
+    address: str
+    """Where it comes from."""
 
 
 class Headers:
     """What one node's codec does with the headers of datagrams: it says which generation the node is bound to, and
     refuses the datagrams of another one."""
 
-    def __init__(self, roster: Roster) -> None:
+    def __init__(self, roster: Roster, address: str) -> None:
+        self._address = address
         self.dropped: Counter[Reason] = Counter()
         self._codec = Codec("simulated", roster.digest())
         self._header = b""
@@ -91,7 +94,7 @@ class Headers:
         if self._of != datagram.sender:
             self._of = datagram.sender
             self._header = self._codec.encode(Datagram(datagram.sender, ()))
-        return HeadedDatagram(datagram.sender, datagram.frames, self._header)
+        return HeadedDatagram(datagram.sender, datagram.frames, self._header, self._address)
 
     def admits(self, datagram: Datagram) -> bool:
         assert isinstance(datagram, HeadedDatagram)

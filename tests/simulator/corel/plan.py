@@ -9,6 +9,7 @@ from corel.config import CorelConfig
 from corel.quorum import Roster
 from tests.simulator.corel.disk_failures import DiskFailure, draw_disk_failures
 from tests.simulator.corel.generations import Bootstrap, Replacement, draw_bootstrap, draw_replacements
+from tests.simulator.corel.twins import Twin, draw_twin
 from tests.simulator.membership.plan import MembershipPlan, draw_membership_plan
 
 
@@ -63,6 +64,7 @@ class CorelPlan:
     replacements: tuple[Replacement, ...] = ()
     bootstrap: Bootstrap | None = None
     disk_failures: tuple[DiskFailure, ...] = ()
+    twin: Twin | None = None
 
 
 def draw_corel_plan(seed: int, nodes_min: int, nodes_max: int) -> CorelPlan:
@@ -82,6 +84,7 @@ def draw_corel_plan(seed: int, nodes_min: int, nodes_max: int) -> CorelPlan:
     batch_bytes_max, batches_ahead_max = random.choice(sizes)
     if batch_ms > 5.0 and batch_bytes_max < 1_000:
         batches_ahead_max = 8
+    bootstrap = draw_bootstrap(seed, below, roster)
     return CorelPlan(
         seed=seed,
         below=below,
@@ -100,8 +103,9 @@ def draw_corel_plan(seed: int, nodes_min: int, nodes_max: int) -> CorelPlan:
         disk_faults=_draw_disk_faults(random, below, roster),
         phase_faults=_draw_phase_faults(random, below.nodes),
         replacements=draw_replacements(seed, below),
-        bootstrap=draw_bootstrap(seed, below, roster),
+        bootstrap=bootstrap,
         disk_failures=draw_disk_failures(seed, below.nodes, below.duration_ms),
+        twin=draw_twin(seed, below) if bootstrap is None else None,
     )
 
 

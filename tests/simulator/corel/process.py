@@ -14,14 +14,15 @@ from corel.messages import Entry, MessageId
 from corel.replica import Replica
 from corel.storage import Lines, LogWrite
 from kvstore.node.coming_back import ComingBack
+from kvstore.node.twins import must_stop
 from tests.simulator.corel.absence import Absence
-from tests.simulator.corel.generations import WALL_CLOCK_SECONDS, Headers
+from tests.simulator.corel.generations import WALL_CLOCK_SECONDS, HeadedDatagram, Headers
 from tests.simulator.corel.memory_log import MemoryLog
 from tests.simulator.corel.plan import CorelPlan
 from tests.simulator.disk import Disk
 from tests.simulator.membership.process import GroupProcess
 from tests.simulator.process import Environment
-from transport.messages import Datagram
+from transport.messages import Datagram, Machine
 
 RESTART_MS = 1_000.0
 
@@ -36,17 +37,17 @@ class Crashed(Exception):
 class CorelProcess(GroupProcess):
     """One node."""
 
-    def __init__(self, name: str, environment: Environment, plan: CorelPlan) -> None:
-        super().__init__(name, environment, plan.below.membership, plan.below.config)
+    def __init__(self, name: str, environment: Environment, plan: CorelPlan, address: str | None = None) -> None:
+        super().__init__(name, environment, plan.below.membership, plan.below.config, address)
         self.log = MemoryLog(Lines(is_voter=True), f"{name} 0")
         self.disks = 1
         """How many disks the node has had."""
         self.replica: Replica | None = None
         self.roster = plan.roster
-        self.headers = Headers(plan.roster)
+        self.headers = Headers(plan.roster, self.address)
         self.carry = self.headers.put
         self.is_stopped = False
-        """Whether an operator has stopped it, and it does not start by itself."""
+        """Whether an operator has stopped it, or it has stopped itself, and it does not start by itself."""
         self.corel = plan.config
         self.sync_ms = plan.sync_ms
         self.stalled_until = 0.0
@@ -66,6 +67,8 @@ class CorelProcess(GroupProcess):
         self.on_left: Callable[[DiskError], None] = lambda error: None
         """Called when the node has left because of its disk, or cannot start because of it."""
         self.on_returned: Callable[[], None] = lambda: None
+        self.on_twin: Callable[[Machine], None] = lambda twin: None
+        """Called when the process has stopped because it heard another one of its name."""
         self.on_own: Callable[[Corel, Entry], None] = lambda log, entry: None
         """Called when a message of its own is about to enter its queue."""
         self.down_ms = 0.0
@@ -237,10 +240,20 @@ class CorelProcess(GroupProcess):
 
     def take_in(self, datagram: Datagram) -> None:
         try:
-            if self.headers.admits(datagram):
-                super().take_in(datagram)
+            if not self.headers.admits(datagram):
+                return
+            if self.group is not None and must_stop(self.me, self.group.view, datagram.sender):
+                self.is_stopped = True
+                self.crash()
+                self.on_twin(datagram.sender)
+                return
+            super().take_in(datagram)
         except DiskError as error:
             self._leave(error)
+
+    def source_of(self, datagram: Datagram) -> str:
+        assert isinstance(datagram, HeadedDatagram)
+        return datagram.address
 
     def tick(self) -> None:
         try:
@@ -305,7 +318,7 @@ class CorelProcess(GroupProcess):
         self.replica = self.group = self.machine = None
         self.crash_after_effects = None
         self._forget_inputs()
-        self._network.detach(self.name)
+        self._network.detach(self.address)
 
     def _come_back(self) -> None:
         self._begin()

@@ -28,9 +28,10 @@ from tests.simulator.corel.judges import Jury
 from tests.simulator.corel.left_over import LeftOver
 from tests.simulator.corel.plan import CorelPlan, DiskFault, PhaseFault
 from tests.simulator.corel.process import CorelProcess
+from tests.simulator.corel.twins import Twins
 from tests.simulator.membership.group_run import GroupRun
 from transport.effects import Journal
-from transport.messages import View, ViewId
+from transport.messages import Machine, View, ViewId
 
 SETTLE_MS_MAX = 12_000.0
 """After the last fault, all processes are in one primary component with everything green by then."""
@@ -65,12 +66,27 @@ class CorelRun(GroupRun[CorelProcess]):
         self._left_over: LeftOver | None = None
         if plan.bootstrap is not None:
             self._left_over = LeftOver(plan.bootstrap, self.world, self.processes, self.jury, self.coverage)
+        self._twins: Twins | None = None
+        if plan.twin is not None:
+            self._twins = Twins(
+                plan.twin,
+                self.world,
+                self.network,
+                self.processes,
+                self.jury,
+                self._may_lose_disk,
+                self._make,
+                self._schedule_send,
+                self._count,
+            )
 
     def run(self) -> None:
         self._schedule_starts()
         self._schedule_faults()
         self.world.run_until(self.plan.below.duration_ms)
         self._heal()
+        if self._twins is not None:
+            self._twins.check_stopped()
         self._await_disks()
         if self._left_over is not None:
             self._demand(
@@ -94,6 +110,8 @@ class CorelRun(GroupRun[CorelProcess]):
         for process in self.processes.values():
             process.crash_after_effects = None
         self.disk_failures.end()
+        if self._twins is not None:
+            self._twins.end_faults()
 
     def _await_disks(self) -> None:
         """Waits until every node has come back to its disk."""
@@ -103,7 +121,7 @@ class CorelRun(GroupRun[CorelProcess]):
 
     def _finish(self) -> None:
         self.disk_failures.forgive_rot()
-        logs = {name: process.machine_log for name, process in self.processes.items()}
+        logs = {process.address: process.machine_log for process in self.processes.values()}
         for checker in self.jury.last().checkers:
             checker.finished(logs)
 
@@ -152,8 +170,8 @@ class CorelRun(GroupRun[CorelProcess]):
 
     # What happens at the processes
 
-    def _make(self, name: str) -> CorelProcess:
-        process = self._prepare(self._new_process(name), name)
+    def _make(self, name: str, address: str | None = None) -> CorelProcess:
+        process = self._prepare(self._new_process(name, address), name)
         process.carry = lambda datagram: process.headers.put(self._through_codec(datagram))
         process.on_greened = partial(self._on_greened, process)
         process.on_logged = partial(self._on_logged, process)
@@ -162,55 +180,56 @@ class CorelRun(GroupRun[CorelProcess]):
         process.on_crash = partial(self._on_crash, process)
         process.on_left = partial(self._on_left, process)
         process.on_returned = partial(self._on_returned, process)
-        process.on_own = self._on_own
+        process.on_twin = partial(self._on_twin, process)
+        process.on_own = partial(self._on_own, process)
         process.on_written = partial(self._on_written, process)
         process.on_view = partial(self._on_view, process)
         process.on_journal = partial(self._on_journal, process)
         return process
 
-    def _new_process(self, name: str) -> CorelProcess:
-        return CorelProcess(name, self.environment, self.plan)
+    def _new_process(self, name: str, address: str | None = None) -> CorelProcess:
+        return CorelProcess(name, self.environment, self.plan, address)
 
     def _on_started(self, process: CorelProcess, log: Corel) -> None:
-        for checker in self.jury.of(process.name, log).checkers:
-            checker.started(process.name, log)
+        for checker in self.jury.of(process.address, log).checkers:
+            checker.started(process.address, log)
 
     def _on_greened(self, process: CorelProcess, greened: Greened) -> None:
         log = process.machine_log
-        self.jury.of(process.name, log).greened(process.name, log, greened)
+        self.jury.of(process.address, log).greened(process.address, log, greened)
 
     def _on_logged(self, process: CorelProcess, logged: Logged) -> None:
         log = process.machine_log
-        for checker in self.jury.of(process.name, log).checkers:
-            checker.logged(process.name, log, logged)
+        for checker in self.jury.of(process.address, log).checkers:
+            checker.logged(process.address, log, logged)
 
     def _on_step(self, process: CorelProcess) -> None:
         log = process.machine_log
-        for checker in self.jury.of(process.name, log).checkers:
-            checker.stepped(process.name, log)
-        if (phase := log.phase) != self._phases.get(process.name):
-            self._phases[process.name] = phase
+        for checker in self.jury.of(process.address, log).checkers:
+            checker.stepped(process.address, log)
+        if (phase := log.phase) != self._phases.get(process.address):
+            self._phases[process.address] = phase
             self._visits[phase] += 1
             for fault in self.plan.phase_faults:
                 if fault.phase == phase and fault.count == self._visits[phase] and self._has_faults:
                     self.world.after(fault.after_ms, partial(self._apply_in_phase, fault))
 
-    def _on_own(self, log: Corel, entry: Entry) -> None:
-        self.jury.of(log.me.name, log).own(log, entry)
+    def _on_own(self, process: CorelProcess, log: Corel, entry: Entry) -> None:
+        self.jury.of(process.address, log).own(log, entry)
 
     def _on_written(self, process: CorelProcess) -> None:
         if self.plan.seed % 4 == 1:
-            judges = self.jury.of(process.name, process.machine_log if process.replica is not None else None)
-            judges.restorable.check(process.name, process.log.load())
+            judges = self.jury.of(process.address, process.machine_log if process.replica is not None else None)
+            judges.restorable.check(process.address, process.log.load())
 
     def _on_view(self, process: CorelProcess, view: View) -> None:
         if process.replica is not None:
-            self.coverage[f"view change while {self._phases.get(process.name, 'starting')}"] += 1
+            self.coverage[f"view change while {self._phases.get(process.address, 'starting')}"] += 1
             origins = self._origins.setdefault(view.id, set())
-            origins.add(self._views[process.name])
+            origins.add(self._views[process.address])
             if len(origins) == 3:
                 self.coverage["merges of three or more components"] += 1
-        self._views[process.name] = view.id
+        self._views[process.address] = view.id
 
     def _on_crash(self, process: CorelProcess, write: LogWrite | None, was_written: bool) -> None:
         if write is not None:
@@ -218,14 +237,22 @@ class CorelRun(GroupRun[CorelProcess]):
             kind = "yellow" if write.yellow is not None else "messages" if write.records else "lines"
             self.coverage[f"crash during a write of {kind}, {fate}"] += 1
 
+        if self._twins is not None:
+            self._twins.crashed(process)
+
+    def _on_twin(self, process: CorelProcess, twin: Machine) -> None:
+        if self._twins is None:
+            raise Violation(f"{process.me} hears {twin}, and was the only one of its name")
+        self._twins.stopped(process, twin)
+
     def _on_left(self, process: CorelProcess, error: DiskError) -> None:
         self.coverage[f"left: {type(error).__name__}"] += 1
-        if isinstance(error, DamagedLog):
+        if isinstance(error, DamagedLog) and self.processes[process.name] is process:
             self.disk_failures.damaged(process.name)
 
     def _on_returned(self, process: CorelProcess) -> None:
         self.coverage["returns to a disk"] += 1
-        self.flapping.returned(process.name, process.lives, self.world.now)
+        self.flapping.returned(process.address, process.lives, self.world.now)
 
     def _on_journal(self, process: CorelProcess, journal: Journal) -> None:
         if isinstance(journal.event, CorelEvent):
@@ -237,7 +264,7 @@ class CorelRun(GroupRun[CorelProcess]):
             if journal.event is CorelEvent.REFUSED:
                 raise Violation(f"{process.name} refused {journal.id}: {journal.reason} {journal.details}")
         if self._trace is not None:
-            self._trace.on_journal(process.name, journal)
+            self._trace.on_journal(process.address, journal)
 
     # Faults
 
@@ -263,6 +290,8 @@ class CorelRun(GroupRun[CorelProcess]):
             self.world.at(replacement.at_ms, partial(self._replace, replacement))
         if self._left_over is not None:
             self._left_over.schedule()
+        if self._twins is not None:
+            self._twins.schedule()
         self.disk_failures.schedule()
 
     def _apply_to_disk(self, fault: DiskFault) -> None:
@@ -280,12 +309,12 @@ class CorelRun(GroupRun[CorelProcess]):
     def _replace(self, replacement: Replacement) -> None:
         """Replaces a disk, if that is allowed now."""
         process = self.processes[replacement.node]
-        judges = self.jury.of(process.name)
+        judges = self.jury.of(process.address)
         if process.replica is None or judges is not self.jury.last():
             return
         if self._may_lose_disk(process.name):
             have_votes = all(
-                one.log.lines.is_voter for name, one in self.processes.items() if self.jury.of(name) is judges
+                one.log.lines.is_voter for one in self.processes.values() if self.jury.of(one.address) is judges
             )
             self._replace_disk(process.name, replacement.down_ms)
             self.coverage["disks replaced" + ("" if have_votes else ", others without a vote yet")] += 1
@@ -296,16 +325,17 @@ class CorelRun(GroupRun[CorelProcess]):
         """Whether an operator may replace this disk, and the disk may be damaged: the voters of its cluster that
         remain must be able to restore its vote, and those of disks that were replaced before. Otherwise there is
         no primary component any more."""
-        judges = self.jury.of(node)
+        judges = self.jury.of(self.processes[node].address)
+        others = [one for name, one in self.processes.items() if name != node]
         return self.plan.roster.restores_vote(
-            name
-            for name, one in self.processes.items()
-            if name != node and self.jury.of(name) is judges and one.log.lines.is_voter and not one.log.rotten
+            one.name
+            for one in others
+            if self.jury.of(one.address) is judges and one.log.lines.is_voter and not one.log.rotten
         )
 
     def _replace_disk(self, node: str, down_ms: float = 1.0) -> None:
         process = self.processes[node]
         process.crash()
         process.wipe()
-        self.jury.replaced(node)
+        self.jury.replaced(process.address)
         self.world.after(down_ms, process.start)

@@ -56,10 +56,11 @@ class GroupRun(SimulatedRun, Generic[AnyProcess]):
     def _schedule_starts(self) -> None:
         for process, at_ms in zip(self.processes.values(), self._below.starts_ms, strict=True):
             self.world.at(at_ms, process.start)
-            if self._below.messages_per_second:
-                self._schedule_send(process)
+            self._schedule_send(process)
 
     def _schedule_send(self, process: AnyProcess) -> None:
+        if not self._below.messages_per_second:
+            return
         delay = self.random.expovariate(self._below.messages_per_second / 1_000.0 / len(self.processes))
         self.world.after(delay, lambda: self._send_and_reschedule(process))
 

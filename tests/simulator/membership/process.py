@@ -25,9 +25,14 @@ class GroupProcess(SimulatedProcess):
     inbox_datagrams_max = 2_000
 
     def __init__(
-        self, name: str, environment: Environment, membership: MembershipConfig, transport: TransportConfig
+        self,
+        name: str,
+        environment: Environment,
+        membership: MembershipConfig,
+        transport: TransportConfig,
+        address: str | None = None,
     ) -> None:
-        super().__init__(name, environment)
+        super().__init__(name, environment, address)
         self.group: Group | None = None
         self.me = messages.Machine(name, 0)
         self.on_view: Callable[[View], None] = lambda view: None
@@ -35,9 +40,9 @@ class GroupProcess(SimulatedProcess):
         self._membership = membership
         self._transport = transport
         self._ceiling = 0
-        self._heard: dict[messages.Machine, None] = {}
-        """The machines of which datagrams have arrived. All incarnations of a name have one address."""
-        self._network.attach_refusals(name, self._on_refused)
+        self._heard: dict[messages.Machine, str] = {}
+        """The machines of which datagrams have arrived, and the addresses that the last ones came from."""
+        self._network.attach_refusals(self.address, self._on_refused)
 
     def start(self) -> None:
         incarnation = int(self.disk.read("incarnation") or b"0") + 1
@@ -71,14 +76,18 @@ class GroupProcess(SimulatedProcess):
         return 1
 
     def take_in(self, datagram: messages.Datagram) -> None:
-        self._heard[datagram.sender] = None
+        self._heard[datagram.sender] = self.source_of(datagram)
         super().take_in(datagram)
 
-    def _on_refused(self, name: str) -> None:
-        if self.group is None or self._is_postponed(partial(self._on_refused, name)):
+    def source_of(self, datagram: messages.Datagram) -> str:
+        """Returns the address that the datagram came from."""
+        return datagram.sender.name
+
+    def _on_refused(self, refusing: str) -> None:
+        if self.group is None or self._is_postponed(partial(self._on_refused, refusing)):
             return
-        for machine in self._heard:
-            if machine.name == name:
+        for machine, address in self._heard.items():
+            if address == refusing:
                 self.group.port_unreachable(machine, self._world.now)
         self._wake_soon()
 
@@ -89,7 +98,8 @@ class GroupProcess(SimulatedProcess):
 
     def _execute_one(self, effect: Any) -> None:
         if isinstance(effect, Unicast):
-            self._network.unicast(self.name, effect.target.name, self._on_sent(effect.datagram))
+            target = self._heard.get(effect.target, effect.target.name)
+            self._network.unicast(self.address, target, self._on_sent(effect.datagram))
         elif isinstance(effect, ViewChanged):
             if effect.view.id.clock >= self._ceiling:
                 self._reserve(effect.view.id.clock)

@@ -52,6 +52,7 @@ def draw_store_plan(seed: int, nodes_min: int, nodes_max: int) -> StorePlan:
             config=config,
             below=replace(corel.below, messages_per_second=0.0),
             bootstrap=None,  # clients would have to know which cluster they speak to
+            twin=None,  # and to which of two nodes
         ),
         store=StoreConfig(
             held_max=random.choice((8_192, 8_192, 3)),

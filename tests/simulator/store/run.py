@@ -167,7 +167,8 @@ class StoreRun(CorelRun):
 
     # What happens at the processes
 
-    def _new_process(self, name: str) -> StoreProcess:
+    def _new_process(self, name: str, address: str | None = None) -> StoreProcess:
+        assert address is None, "the store's plans have no twins"
         process = StoreProcess(name, self.environment, self.plan, self.store_plan.store)
         process.on_store_started = partial(self._on_store_started, process)
         process.on_checkpoint = partial(self._on_checkpoint, process)

@@ -1,0 +1,137 @@
+"""Two processes of one name: somebody starts a node that runs already, on another machine, with an empty disk and
+without `--bootstrap`.
+
+The product's rule (`kvstore.node.twins`) stops the elder one, for the twin begins at the wall clock (decision 7).
+So the twin takes the elder's place, as if its disk had been replaced, and a plan does that only where an operator
+may replace the disk. In the end the elder's disk is removed. To go on with it instead is not safe once the twin
+has voted: it is then a copy that lacks what the node has done since (`tests.simulator.corel.copies`).
+
+The two can hear each other whatever is cut, and an elder that crashes first is not started again. Otherwise both
+could vote, each in a majority of its own, after a peer has restarted and forgotten the newer one. That is drawn in
+the layer `copies` only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+from tests.simulator.checkers import Violation
+from tests.simulator.corel.judges import Jury
+from tests.simulator.membership.plan import MembershipPlan
+from tests.simulator.network import Network
+from tests.simulator.world import World
+from transport.messages import Datagram, Machine
+
+if TYPE_CHECKING:
+    from tests.simulator.corel.process import CorelProcess
+
+POLL_MS = 20.0
+
+STOPS_MS_MAX = 1_000.0
+"""In a network without faults, one of two processes of one name has stopped by then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """From a time on, as soon as an operator may replace the node's disk, a second process of its name is
+    started."""
+
+    at_ms: float
+    node: str
+
+
+def draw_twin(seed: int, below: MembershipPlan) -> Twin | None:
+    """Returns None in most seeds."""
+    random = Random(f"twins {seed}")
+    if random.random() > 0.05:
+        return None
+    return Twin(random.uniform(0.2, 0.9) * below.duration_ms, random.choice(below.nodes))
+
+
+def address_of_twin(node: str) -> str:
+    return f"{node}'"
+
+
+class Twins:
+    """The operator of one run with a `Twin`, and what is required of the two processes. `make` returns a process
+    of this name at this address; `schedule_sends` has it send."""
+
+    def __init__(
+        self,
+        plan: Twin,
+        world: World,
+        network: Network[Datagram],
+        processes: MutableMapping[str, CorelProcess],
+        jury: Jury,
+        may_lose_disk: Callable[[str], bool],
+        make: Callable[[str, str], CorelProcess],
+        schedule_sends: Callable[[CorelProcess], None],
+        count: Callable[[str], None],
+    ) -> None:
+        self._plan = plan
+        self._world = world
+        self._network = network
+        self._processes = processes
+        self._jury = jury
+        self._may_lose_disk = may_lose_disk
+        self._make = make
+        self._schedule_sends = schedule_sends
+        self._count = count
+        self._has_faults = True
+        self.elder: CorelProcess | None = None
+        """The first process of the name, once there are two."""
+
+    def schedule(self) -> None:
+        self._world.at(self._plan.at_ms, self._start_twin)
+
+    def crashed(self, process: CorelProcess) -> None:
+        if process is self.elder and not process.is_stopped:
+            self._count("twins: the elder crashes before it hears the other")
+            process.is_stopped = True
+
+    def stopped(self, process: CorelProcess, heard: Machine) -> None:
+        """A process has stopped itself, because it heard this machine of its name."""
+        if process is not self.elder:
+            raise Violation(f"{process.me} at {process.address} stops because of {heard}, which is older")
+        self._count("twins: the elder stops")
+
+    def end_faults(self) -> None:
+        self._has_faults = False
+        if self.elder is not None and self.elder.replica is None and not self.elder.is_stopped:
+            self._count("twins: the elder is away in the end")
+            self.elder.is_stopped = True
+            self.elder.crash()
+        elif self.elder is not None:
+            self.elder.crash_after_effects = self.elder.stop_after_effects = None
+
+    def check_stopped(self) -> None:
+        """Waits until only one of the two is left, and removes the disk of the one that has stopped."""
+        elder = self.elder
+        if elder is None:
+            self._count("twins: not started, no moment to replace the disk")
+            return
+        within_ms = elder.pause_left_ms() + STOPS_MS_MAX
+        if not self._world.run_until(self._world.now + within_ms, stop=lambda: elder.is_stopped):
+            raise Violation(f"{elder.me} goes on after {within_ms} ms, and {self._processes[elder.name].me} runs")
+        self._jury.replaced(elder.address)
+
+    def _start_twin(self) -> None:
+        name = self._plan.node
+        elder = self._processes[name]
+        if not self._has_faults:
+            return
+        if elder.replica is None or elder.is_paused() or not self._may_lose_disk(name):
+            self._world.after(POLL_MS, self._start_twin)
+            return
+        self.elder = elder
+        twin = self._make(name, address_of_twin(name))
+        twin.disks = elder.disks
+        twin.wipe()
+        self._network.place(twin.address, elder.address)
+        self._jury.replaced(twin.address)
+        self._processes[name] = twin
+        self._count("twins: started with an empty disk")
+        twin.start()
+        self._schedule_sends(twin)
