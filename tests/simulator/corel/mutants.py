@@ -18,7 +18,7 @@ from corel.retransmission import Merge
 from corel.view_recovery import ViewRecovery
 from kvstore.node.coming_back import ComingBack
 from tests.corel import test_generations, test_message_queue, test_replica, test_traps, test_trial_write
-from tests.simulator.corel import memory_log, test_disk_failures
+from tests.simulator.corel import memory_log, process, test_disk_failures
 from tests.simulator.corel.absence import Absence
 from tests.simulator.corel.plan import draw_corel_plan
 from tests.simulator.corel.process import CorelProcess
@@ -425,6 +425,33 @@ MUTANTS = [
         "a replaced disk counts its incarnations from 1",
         (),
         (Edit(CorelProcess, "wipe", "WALL_CLOCK_SECONDS + int(self._world.now)", "0"),),
+    ),
+    Mutant(
+        "neither of two processes of one name stops",
+        ("corel.twins",),
+        (
+            Edit(
+                process,
+                "must_stop",
+                "sender.incarnation > me.incarnation or len(view.members) == 1",
+                "False",
+            ),
+        ),
+        first_seed=24,
+    ),
+    Mutant(
+        "the newer of two processes of one name stops",
+        ("corel.twins",),
+        (
+            Edit(
+                process,
+                "must_stop",
+                "or sender.incarnation < me.incarnation:\n        return False\n"
+                "    return sender.incarnation > me.incarnation or len(view.members) == 1",
+                "or sender.incarnation > me.incarnation:\n        return False\n    return True",
+            ),
+        ),
+        first_seed=24,
     ),
     Mutant(
         "an incarnation is used twice",
