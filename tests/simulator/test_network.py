@@ -100,6 +100,13 @@ def test_the_same_seed_has_the_same_weather_and_another_seed_another() -> None:
     assert arrivals(1) != arrivals(2)
 
 
+def test_a_host_that_was_placed_beside_another_is_cut_off_with_it() -> None:
+    lan = Lan(Weather())
+    lan.network.place("c", "a")
+    lan.network.partition(["a", "b"])
+    assert lan.heard() == "a:c b: c:a"
+
+
 def test_a_one_way_cut_is_deaf_in_one_direction_only() -> None:
     lan = Lan(Weather())
     lan.network.cut_one_way("a", "b")
