@@ -60,9 +60,6 @@ class Attempts:
         if self._is_complete(now):
             self.alpha_at = now
 
-    def next_deadline(self) -> Milliseconds:
-        return min(self.look_at, self.alpha_at)
-
     def _is_complete(self, now: Milliseconds) -> bool:
         """Whether no machine is heard that could still join us, and at least one will."""
         protocol = self._protocol

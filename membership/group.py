@@ -213,8 +213,8 @@ class Group:
         if deadline == AT_ONCE:
             return deadline
         deadline = min(deadline, self._detector.deadline, self._presence_at, self._response_at)
-        parts = (self._attempts, self._closed, self._repetition)
-        return min(deadline, *(part.next_deadline() for part in parts))
+        deadline = min(deadline, self._attempts.look_at, self._attempts.alpha_at)
+        return min(deadline, self._closed.next_deadline(), self._repetition.next_deadline())
 
     # Frames
 
