@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from itertools import count
-
 import pytest
 
-_ports = count()
+from tests import ports
+from tests.small_disks import unmount_left_over
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        unmount_left_over()
 
 
 @pytest.fixture
 def broadcast_port() -> int:
     """A UDP port for one test. Broadcast ports are shared, so parallel tests must not draw the same."""
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
-    return 17_000 + int(worker) * 400 + next(_ports) % 400
+    return ports.broadcast_port()

@@ -6,16 +6,16 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+
+from tests.ports import free_ports
 
 README = Path(__file__).parent.parent / "README.md"
 READY_SECONDS = 60.0
@@ -37,7 +37,7 @@ def steps() -> list[tuple[str, str]]:
 @pytest.fixture
 def cluster(tmp_path: Path, broadcast_port: int) -> Iterator[int]:
     """As `make run` starts it, on other ports. Yields the first HTTP port."""
-    port = _three_free_ports()
+    port = free_ports(3)
     command = [sys.executable, "-m", "kvstore", "cluster", "--http-port", str(port), "--port", str(broadcast_port)]
     process = subprocess.Popen([*command, "--data", str(tmp_path / "data")])
     try:
@@ -73,18 +73,6 @@ def _incarnation(port: int) -> int:
     """The number in the ids of a node's writes: in the README, that of a node which started long ago."""
     with urlopen(f"http://127.0.0.1:{port}/v1/status") as answer:
         return int(json.load(answer)["incarnation"])
-
-
-def _three_free_ports() -> int:
-    for first in range(24_100, 24_400, 3):
-        try:
-            for port in range(first, first + 3):
-                with closing(socket.socket()) as probe:
-                    probe.bind(("127.0.0.1", port))
-            return first
-        except OSError:
-            continue
-    raise AssertionError("no free ports")
 
 
 def _wait_until_primary(ports: list[int]) -> None:

@@ -1,7 +1,6 @@
 """Real nodes for tests of the API: processes on loopback, each with its own disk, partitioned by `/v1/chaos`.
 
-Each pytest-xdist worker draws ports from its own range, below those that the kernel gives to clients. Clusters may
-share a broadcast port; their names keep them apart.
+Clusters may share a broadcast port; their names keep them apart.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import contextlib
 import ctypes
 import http.client
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -18,20 +16,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
 from urllib.parse import quote
 
-HOST = "127.0.0.1"
+from tests.ports import HOST, broadcast_port, free_port
+
 BROADCAST = "127.255.255.255"
 TIMEOUT_SECONDS = 30.0
 """The timeout of everything that even a loaded machine should do much sooner."""
-
-_PORTS_PER_WORKER = 700
-_draws = count(os.getpid() % _PORTS_PER_WORKER)
-
 
 _libc = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
@@ -40,15 +34,6 @@ _PR_SET_PDEATHSIG = 1
 def _die_with_parent() -> None:
     """Runs in the new process: not even a killed test run leaves nodes running."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def free_port() -> int:
-    """Returns a free TCP port that no other worker draws."""
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    while True:
-        port = 21_000 + worker % 16 * _PORTS_PER_WORKER + next(_draws) % _PORTS_PER_WORKER
-        with contextlib.suppress(OSError), socket.create_server((HOST, port)):
-            return port
 
 
 def eventually(condition: Callable[[], bool], what: Callable[[], object] = lambda: "") -> None:
@@ -248,7 +233,7 @@ class Cluster:
         self.name = cluster or f"test-{token_hex(6)}"
         self.flags = (
             *("--roster", ",".join(roster or names), "--cluster", self.name),
-            *("--broadcast", f"{BROADCAST}:{free_port()}", "--chaos", "--no-journal", *flags),
+            *("--broadcast", f"{BROADCAST}:{broadcast_port()}", "--chaos", "--no-journal", *flags),
         )
         self.nodes = {name: Node(name, self.flags, directory, prelude) for name in names}
 

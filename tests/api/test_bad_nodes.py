@@ -7,7 +7,6 @@ import contextlib
 import http.client
 import shutil
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -17,17 +16,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.cluster import HOST, Answer, Cluster, Node, answer_of, eventually
+from tests.api.cluster import Answer, Cluster, Node, answer_of, eventually
+from tests.ports import HOST
+from tests.small_disks import mounted
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """The directory of a file system of 3 MB, which is soon full."""
-    directory = tmp_path / "small"
-    directory.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(directory)], check=True)
-    yield directory
-    subprocess.run(["umount", str(directory)], check=True)
+    with mounted(tmp_path / "small", megabytes=3) as directory:
+        yield directory
 
 
 def fill(node: Node, disk: Path) -> Path:

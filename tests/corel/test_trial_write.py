@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +17,7 @@ from corel.lmdb_log import LmdbLog
 from corel.storage import LogWrite
 from corel.trial_write import TRIAL_BYTES_MIN
 from tests.corel.test_lmdb_log import A, lines, record
+from tests.small_disks import mounted
 
 MAP_BYTES = 4 * 1024**2
 
@@ -60,11 +60,8 @@ def full(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """The directory of a file system of 4 MiB."""
-    directory = tmp_path / "small"
-    directory.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(directory)], check=True)
-    yield directory
-    subprocess.run(["umount", str(directory)], check=True)
+    with mounted(tmp_path / "small", megabytes=4) as directory:
+        yield directory
 
 
 def test_a_trial_in_a_full_map_fails_however_often_and_changes_nothing(full: Log) -> None:

@@ -18,6 +18,7 @@ import pytest
 from kvstore.cli.cluster import ClusterOptions, check_ports, plan_nodes
 from kvstore.cli.cluster_file import ClusterError, ClusterFile
 from kvstore.cli.supervisor import Console, NodePlan, Supervisor, WaitTimes, describe_status, welcome
+from tests.ports import free_port
 
 NOWHERE = "http://127.0.0.1:9"
 HASTE = WaitTimes(stop=0.3, back_off=0.01, back_off_max=0.05, window=60.0, deaths_max=3, poll=0.02, primary=0.2)
@@ -40,11 +41,6 @@ HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 
 def plan(name: str, script: str, *arguments: str, url: str = NOWHERE, first: tuple[str, ...] = ()) -> NodePlan:
     return NodePlan(name, url, (sys.executable, "-S", "-c", script, *arguments), first)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 class Watch:
