@@ -97,8 +97,8 @@ class PrimaryConfirmed:
 
 @dataclass(frozen=True, slots=True)
 class StageChanged:
-    """The node is in another stage, or in the same stage of another view. The driver journals this and reports it
-    to the layer above."""
+    """The node is in another stage, or in the same stage of another view; or it is bound to a generation now. The
+    driver journals this and reports it to the layer above."""
 
     stage: Stage
     cause: Cause

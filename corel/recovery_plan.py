@@ -45,6 +45,15 @@ class Contradiction(BrokenInvariant):
         ]
 
 
+class OtherGenerations(Contradiction):
+    """Members that are bound to different generations of the cluster. No disk is wrong, so nobody has to stop:
+    they ignore each other's datagrams, and their view ends because they do not hear each other. They share one
+    only if a node that is bound to none was in between when some of them were bound (decision 20)."""
+
+    def unbelieved(self, roster: Roster) -> list[Machine]:
+        return []
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What follows from the states of all members of a view."""
@@ -84,6 +93,7 @@ def make_plan(states: Mapping[Machine, State], roster: Roster) -> Plan:
         "members belong to different generations of the cluster",
         [member for member in members if states[member].is_bound],
         lambda member: states[member].generation,
+        OtherGenerations,
     )
     committed = max(state.committed for state in states.values())
     representatives = [member for member in members if states[member].committed == committed]
@@ -141,13 +151,18 @@ def _generation(states: Collection[State]) -> bytes:
     return digest_of(b"".join(sorted(state.disk for state in states)))
 
 
-def _check_equal(what: str, members: Iterable[Machine], told: Callable[[Machine], object]) -> None:
-    """Raises `Contradiction` unless `told` returns the same for all members."""
+def _check_equal(
+    what: str,
+    members: Iterable[Machine],
+    told: Callable[[Machine], object],
+    error: type[Contradiction] = Contradiction,
+) -> None:
+    """Raises `error` unless `told` returns the same for all members."""
     sides: dict[object, list[Machine]] = {}
     for member in members:
         sides.setdefault(told(member), []).append(member)
     if len(sides) > 1:
-        raise Contradiction(what, sides.values())
+        raise error(what, sides.values())
 
 
 def _common_yellow_line(states: Mapping[Machine, State]) -> int:

@@ -179,7 +179,7 @@ class ViewRecovery:
 
     def _on_contradiction(self, contradiction: Contradiction, effects: list[CorelEffect]) -> None:
         """Handles states that contradict each other. All members know the same, so a node that is not believed
-        stops, with its data intact, and the others go on in the next view."""
+        stops, with its data intact, and the others go on in the next view. In this one nothing is taken over."""
         unbelieved = contradiction.unbelieved(self._roster)
         if self._me in unbelieved:
             raise contradiction
@@ -297,6 +297,7 @@ class ViewRecovery:
             state.counters["orders_differ"] += 1
             self._end_without_primary(Cause.ORDERS_DIFFER, effects)
             return
+        was_bound = state.is_bound
         state.committed = state.attempted
         self.phase = Phase.COMMITS
         self._queue.turn_yellow()
@@ -304,6 +305,8 @@ class ViewRecovery:
         commit = Commit(state.committed)
         details: dict[str, object] = {"number": state.committed, "all": len(self._queue)}
         effects.append(Journal(CorelEvent.COMMITTED, str(self._view.id), Cause.MAJORITY, details))
+        if not was_bound:
+            self._report_stage(Cause.MAJORITY, effects)  # from now on datagrams carry the generation
         self._writer.then(lambda later: self._multicast(commit, later))
 
     def _on_commit(self, sender: Machine, commit: Commit, effects: list[CorelEffect]) -> None:

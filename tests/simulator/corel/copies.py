@@ -3,8 +3,8 @@ and second processes of one name that run from a copy or from an empty disk (`co
 
 It is not part of the layer `corel`, and no test runs it, because a copy can break safety today: the node has
 forgotten what it acknowledged and voted for, and may count an incarnation, and with it the ids of messages, a
-second time. The operator's guide forbids it; issue 17 will have each start write an identity which the others
-remember, so that the older of two does not vote. Until then a run requires this:
+second time. The operator's guide forbids it, until each start writes an identity which the others remember, so
+that the older of two does not vote. Until then a run requires this:
 
 - Nodes whose disks were never copied do not go on with different green orders.
 - After one more recovery, no two members of a component do, whatever their disks are: digests chain over bodies,

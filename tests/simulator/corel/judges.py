@@ -54,8 +54,11 @@ class Judges:
         self.history.pasts[entry.id] = {**log.queue.green_last, **dict(log.queue.have())}
 
     def take_over(self, node: str, log: Corel, other: Judges) -> None:
-        """A node that was bound to no generation is bound to this one now. What it has merges here."""
+        """A node that was bound to no generation is bound to this one now. What it has merges here. In the same
+        turn it may have taken messages of this one: those are known here."""
         for entry in (*log.queue.yellow, *log.queue.red):
+            if entry.id in self.history.bodies:
+                continue
             if entry.id not in other.history.bodies:
                 raise Violation(f"{node} has {entry.id} of another cluster")
             self.history.bodies[entry.id] = other.history.bodies[entry.id]

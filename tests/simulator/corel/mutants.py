@@ -314,7 +314,19 @@ MUTANTS = [
         "members of different generations agree",
         (),
         (Edit(view_recovery, "make_plan", "[member for member in members if states[member].is_bound],", "[],"),),
-        test=test_generations.test_a_node_of_an_older_generation_stops_and_changes_nothing,
+        test=test_generations.test_members_of_different_generations_take_nothing_from_each_other_and_nobody_stops,
+    ),
+    Mutant(
+        "a minority of another generation stops",
+        (),
+        (Edit(view_recovery, "make_plan", "OtherGenerations,", "Contradiction,"),),
+        test=test_generations.test_members_of_different_generations_take_nothing_from_each_other_and_nobody_stops,
+    ),
+    Mutant(
+        "the first commitment is not reported",
+        (),
+        (Edit(ViewRecovery, "_on_attempt", "if not was_bound:", "if False:"),),
+        test=test_generations.test_the_first_commitment_is_reported_so_that_datagrams_carry_the_generation_at_once,
     ),
     Mutant(
         "a generation is drawn anew with every attempt",

@@ -15,3 +15,8 @@ def test_seeds_pass(first: int, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_what_a_foreign_machine_requires_of_a_suspect_is_not_taken_in_once_that_machine_is_suspected() -> None:
     assert run_seeds("corel", [8446], (3, 9), jobs=1) == 0
+
+
+@pytest.mark.parametrize("seed", [803, 10035])
+def test_nodes_of_two_generations_that_meet_are_kept_apart(seed: int) -> None:
+    assert run_seeds("corel", [seed], (3, 9), jobs=1) == 0
