@@ -10,11 +10,29 @@ from typing import NamedTuple
 from api.problems import Problem, trouble
 from api.requests import Send
 from corel import Color
-from kvstore.store import Accepted, Answer, Done, Failed, Item, Outcome, Trouble, Verdict, Why, Write
+from kvstore.store import (
+    Accepted,
+    Answer,
+    Append,
+    Delete,
+    Done,
+    Failed,
+    Increment,
+    Item,
+    Operation,
+    Outcome,
+    Put,
+    Trouble,
+    Verdict,
+    Why,
+    Write,
+)
 
 _JSON = b"application/json"
-_to_json = json.JSONEncoder(separators=(",", ":")).encode
+to_json = json.JSONEncoder(separators=(",", ":")).encode
 """The encoder is made once: `json.dumps` would make a new one for each call."""
+quoted = json.encoder.encode_basestring_ascii
+"""Returns a text as JSON."""
 
 
 class Response(NamedTuple):
@@ -28,7 +46,7 @@ class Response(NamedTuple):
 
 
 def json_response(status: int, content: object, headers: Mapping[str, str] | None = None) -> Response:
-    body = _to_json(content).encode()
+    body = to_json(content).encode()
     lines = [(b"content-type", _JSON), (b"content-length", b"%d" % len(body))]
     for name, value in (headers or {}).items():
         lines.append((name.lower().encode(), value.encode("latin-1")))
@@ -56,6 +74,11 @@ def not_modified(item: Item, color: Color) -> Response:
     return Response(304, b"", [(b"etag", etag(item).encode()), (b"corel-color", color.encode())])
 
 
+def unchanged(item: Item | None) -> Response:
+    """Returns the response to a client that waited for a change in vain."""
+    return Response(304, b"", []) if item is None else not_modified(item, Color.GREEN)
+
+
 def etag(item: Item) -> str:
     """Returns the ETag of a value: its revision, or the id of its write while it has no revision yet."""
     return f'"{item.write_id if item.revision is None else item.revision}"'
@@ -75,6 +98,19 @@ def item_json(key: str, item: Item) -> dict[str, object]:
         "revision": item.revision,
         "content_type": item.content_type,
     }
+
+
+def operation_json(operation: Operation) -> dict[str, object]:
+    """Returns an operation with its value, as transactions have it."""
+    content: dict[str, object] = {"key": operation.key}
+    if isinstance(operation, Put):
+        value, kind = text_or_base64(operation.value), operation.content_type
+        return {"put": {**content, "value": value, "content_type": kind}}
+    if isinstance(operation, Append):
+        return {"append": {**content, "value": text_or_base64(operation.value)}}
+    if isinstance(operation, Increment):
+        return {"increment": {**content, "by": operation.by}}
+    return {"delete" if isinstance(operation, Delete) else "get": content}
 
 
 def write_response(answer: Answer, txn: Write | None = None) -> Response:
@@ -113,7 +149,7 @@ def status_of(outcome: Outcome) -> int:
     verdict = outcome.first_verdict if outcome.verdict is Verdict.DUPLICATE else outcome.verdict
     if verdict is Verdict.APPLIED:
         return 200
-    if verdict is Verdict.EXPIRED:
+    if verdict in (Verdict.EXPIRED, Verdict.YIELDED):
         return 409
     return _STATUSES.get(outcome.why, 412)
 
@@ -127,8 +163,9 @@ _STATUSES = {
 
 
 def _error_of(outcome: Outcome) -> str:
-    if outcome.verdict is Verdict.EXPIRED:
-        return str(outcome.verdict)
+    verdict = outcome.first_verdict if outcome.verdict is Verdict.DUPLICATE else outcome.verdict
+    if verdict in (Verdict.EXPIRED, Verdict.YIELDED):
+        return str(verdict)
     return str(outcome.why or Why.CONDITION_FAILED)
 
 
@@ -145,8 +182,12 @@ def outcome_json(color: Color, outcome: Outcome | None) -> dict[str, object]:
         content["reason"] = str(outcome.why)
         if outcome.key:
             content["key"] = outcome.key
+    elif outcome.verdict is Verdict.YIELDED:
+        content["key"] = outcome.key
+        content["beaten_by"] = outcome.first_id
     elif outcome.verdict is Verdict.DUPLICATE:
         content["duplicate_of"] = outcome.first_id
+        content["duplicate_outcome"] = str(outcome.first_verdict)
     elif not outcome.branch:
         content["succeeded"] = False
     return content
@@ -154,8 +195,19 @@ def outcome_json(color: Color, outcome: Outcome | None) -> dict[str, object]:
 
 def _why(outcome: Outcome) -> str:
     key, revision = outcome.key, outcome.revision
+    if outcome.verdict is Verdict.DUPLICATE and outcome.first_verdict is Verdict.YIELDED:
+        return (
+            f"This repeats write {outcome.first_id}, which yielded to another write of {key!r}. Nothing was "
+            "changed. Read the key; if the write is still needed, send it with a new Idempotency-Key."
+        )
     if outcome.verdict is Verdict.DUPLICATE:
         return f"This repeats write {outcome.first_id}, which was rejected."
+    if outcome.verdict is Verdict.YIELDED:
+        return (
+            f"Write {outcome.first_id} changed {key!r} on the other side of a partition, and this write was to "
+            "yield to such a change (merge=keep_green). Nothing was changed. Read the key; if the write is still "
+            "needed, send it again."
+        )
     if outcome.verdict is Verdict.EXPIRED:
         return (
             "This copy of the write got its final place too late: whether its Idempotency-Key was used before is "

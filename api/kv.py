@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 
 from api.answers import (
     Response,
@@ -12,10 +11,12 @@ from api.answers import (
     json_response,
     not_modified,
     problem_response,
+    unchanged,
     value_response,
     write_response,
 )
-from api.problems import Problem, problem_of, trouble
+from api.problems import Problem, problem_of
+from api.reads import Read, past_revision, until_changed, wait_for
 from api.requests import (
     BodyBudget,
     Receive,
@@ -41,29 +42,25 @@ from kvstore.store import (
     VALUE_BYTES_MAX,
     Ack,
     Append,
+    Compacted,
     Delete,
     Increment,
     InvalidWrite,
+    Merge,
     Operation,
     Overloaded,
     Put,
-    Trouble,
     Write,
 )
 
 PREFIX = b"/v1/kv/"
 PATCH_BYTES_MAX = 2 * VALUE_BYTES_MAX
 
-_WRITE_PARAMETERS = ("ack", "timeout_ms")
-_READ_PARAMETERS = ("read", "min_revision", "timeout_ms")
+_WRITE_PARAMETERS = ("ack", "timeout_ms", "merge")
+_READ_PARAMETERS = ("read", "min_revision", "revision", "wait_revision", "timeout_ms")
 _WRITE_HEADERS = (b"if-match", b"if-none-match", b"idempotency-key", b"content-type")
 _METHODS = "GET, HEAD, PUT, PATCH, DELETE"
-
-
-class Read(StrEnum):
-    GREEN = "green"
-    RED = "red"
-    LINEARIZABLE = "linearizable"
+_PATCH_MERGES = "PATCH takes no merge policy: increment and append merge by themselves. Leave merge out."
 
 
 class KeyValueApp:
@@ -90,8 +87,8 @@ class KeyValueApp:
                     f"A key takes {_METHODS}, not {method}.",
                     headers={"Allow": _METHODS},
                 )
-        except (Problem, InvalidWrite, Overloaded) as error:
-            response = problem_response(problem_of(error))
+        except (Problem, InvalidWrite, Overloaded, Compacted) as error:
+            response = problem_response(problem_of(error, self._node.revision))
         await response.send(send, with_body=method != "HEAD")
 
     # Reading
@@ -99,12 +96,17 @@ class KeyValueApp:
     async def _read(self, key: str, scope: Scope) -> Response:
         found = parameters(scope["query_string"], _READ_PARAMETERS) if scope["query_string"] else {}
         color = Color.GREEN
+        level, past = Read.GREEN, None
         if found:
             level = choice(found, "read", Read, Read.GREEN)
-            await self._wait_for(level, found)
-        else:
-            level = Read.GREEN
-        if level is Read.RED:
+            past = past_revision(found, level)
+            least = max(past or 0, number(found, "min_revision", 0, 0, NUMBER_MAX))
+            await wait_for(self._node, level, least, timeout_ms(found))
+            if "wait_revision" in found and not await self._has_changed(key, level, found):
+                return unchanged(self._node.find(key))
+        if past is not None:
+            item = self._node.find_at(key, past)
+        elif level is Read.RED:
             item, color = self._node.find_red(key)
         else:
             item = self._node.find(key)
@@ -112,33 +114,23 @@ class KeyValueApp:
             return json_response(
                 404,
                 {"error": "not_found", "message": f"There is no key {key!r} at this read level."},
-                {"Corel-Color": str(color)},
+                {"Corel-Color": str(color), "Corel-Revision": str(self._node.revision)},
             )
         for name, value in scope["headers"]:
             if name == b"if-none-match" and matches(value.decode("latin-1"), etag(item)):
                 return not_modified(item, color)
         return value_response(item, color)
 
-    async def _wait_for(self, level: Read, found: Mapping[str, str]) -> None:
-        wait_ms = timeout_ms(found)
-        least = number(found, "min_revision", 0, 0, NUMBER_MAX)
-        if level is Read.LINEARIZABLE:
-            failed = await self._node.until_linearizable(wait_ms)
-            if failed is not None:
-                raise trouble(failed)
-        failed = await self._node.until_revision(least, wait_ms) if least else None
-        if failed is Trouble.TIMEOUT:
-            at = self._node.revision
+    async def _has_changed(self, key: str, level: Read, found: Mapping[str, str]) -> bool:
+        """Waits until the key has changed after `wait_revision`, and returns whether it has in time."""
+        if level is not Read.GREEN or "revision" in found:
             raise Problem(
-                504,
-                "revision_not_reached",
-                f"This node is at revision {at}, and did not reach {least} within timeout_ms. Wait longer, or "
-                "ask a node that is further ahead.",
-                {"revision": at},
-                {"Retry-After": "1"},
+                400,
+                "contradictory_parameters",
+                "wait_revision waits for a change of the green state: leave read and revision out.",
             )
-        if failed is not None:
-            raise trouble(failed)
+        after = number(found, "wait_revision", 0, 0, NUMBER_MAX)
+        return await until_changed(self._node, key, after, timeout_ms(found))
 
     # Writing
 
@@ -146,11 +138,14 @@ class KeyValueApp:
         query = scope["query_string"]
         found = parameters(query, _WRITE_PARAMETERS) if query else {}
         ack = choice(found, "ack", Ack, Ack.AUTO)
+        merge = choice(found, "merge", Merge, Merge.LAST)
+        if method == "PATCH" and "merge" in found:
+            raise Problem(400, "invalid_parameter", _PATCH_MERGES)
         wait_ms = timeout_ms(found)
         headers = headers_of(scope, _WRITE_HEADERS)
         write_conditions = conditions(key, headers.get(b"if-match"), headers.get(b"if-none-match"))
         operation = await self._operation(method, key, headers, scope, receive)
-        write = Write((operation,), write_conditions, None, headers.get(b"idempotency-key"))
+        write = Write((operation,), write_conditions, None, headers.get(b"idempotency-key"), merge)
         return write_response(await self._node.write(write, ack, wait_ms))
 
     async def _operation(

@@ -7,14 +7,26 @@ from typing import Annotated
 from fastapi import FastAPI, Header, Path, Query
 
 from api import schemas
-from api.kv import Read
+from api.reads import Read
 from api.requests import TIMEOUT_MS, TIMEOUT_MS_MAX
-from kvstore.store import Ack
+from kvstore.store import NUMBER_MAX, Ack, Merge
 
+WaitRevisionQuery = Annotated[
+    int | None,
+    Query(ge=0, le=2**63 - 1, description="Wait until the key has changed after it; 304 if it has not in time"),
+]
 AckQuery = Annotated[
     Ack, Query(description="What to wait for: green where there is a primary component, else red")
 ]
+MinRevisionQuery = Annotated[int, Query(ge=0, le=NUMBER_MAX, description="Wait until this node has it")]
+RevisionQuery = Annotated[int | None, Query(ge=0, le=NUMBER_MAX, description="As it was then; needs read=green")]
 TimeoutQuery = Annotated[int, Query(ge=0, le=TIMEOUT_MS_MAX, description="How long to wait, in ms")]
+MergeQuery = Annotated[
+    Merge,
+    Query(
+        description="If it is red and others changed the key meanwhile: write it nevertheless, or let theirs be"
+    ),
+]
 IfMatch = Annotated[
     str | None, Header(alias="If-Match", pattern=schemas.IF_MATCH, description='An ETag, `"17"`, or `*`')
 ]
@@ -39,6 +51,7 @@ def describe_keys(app: FastAPI) -> None:
         key: Key,
         ack: AckQuery = Ack.AUTO,
         timeout_ms: TimeoutQuery = TIMEOUT_MS,
+        merge: MergeQuery = Merge.LAST,
         if_match: IfMatch = None,
         if_none_match: IfNoneMatch = None,
         idempotency_key: IdempotencyKey = None,
@@ -62,6 +75,7 @@ def describe_keys(app: FastAPI) -> None:
         key: Key,
         ack: AckQuery = Ack.AUTO,
         timeout_ms: TimeoutQuery = TIMEOUT_MS,
+        merge: MergeQuery = Merge.LAST,
         if_match: IfMatch = None,
         if_none_match: IfNoneMatch = None,
         idempotency_key: IdempotencyKey = None,
@@ -76,7 +90,9 @@ def describe_keys(app: FastAPI) -> None:
         read: Annotated[
             Read, Query(description="green: final here; red: with all this node has; linearizable")
         ] = Read.GREEN,
-        min_revision: Annotated[int, Query(ge=0, le=2**63 - 1, description="Wait until this node has it")] = 0,
+        min_revision: MinRevisionQuery = 0,
+        revision: RevisionQuery = None,
+        wait_revision: WaitRevisionQuery = None,
         timeout_ms: TimeoutQuery = TIMEOUT_MS,
     ) -> None:
         """The value of a key, as it was written."""
@@ -85,7 +101,9 @@ def describe_keys(app: FastAPI) -> None:
     async def head_value(
         key: Key,
         read: Annotated[Read, Query()] = Read.GREEN,
-        min_revision: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0,
+        min_revision: MinRevisionQuery = 0,
+        revision: RevisionQuery = None,
+        wait_revision: WaitRevisionQuery = None,
         timeout_ms: TimeoutQuery = TIMEOUT_MS,
     ) -> None:
         """The same without the value."""

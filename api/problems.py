@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from corel.disk_errors import DiskError, UnusableLog
-from kvstore.store import InvalidWrite, Overloaded, Trouble
+from kvstore.store import Compacted, InvalidWrite, Overloaded, Trouble
 
 
 class Problem(Exception):
@@ -29,13 +29,22 @@ class Problem(Exception):
         return {"error": self.code, "message": str(self), **self.details}
 
 
-def problem_of(error: Exception) -> Problem:
-    """Returns the response to an error that any request can run into; raises every other error again."""
+def problem_of(error: Exception, revision: int | None = None) -> Problem:
+    """Returns the response to an error that any request can run into; raises every other error again. `revision`
+    is that of the node."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, InvalidWrite):
         status = 413 if error.code in ("value_too_large", "txn_too_large") else 400
         return Problem(status, error.code, str(error))
+    if isinstance(error, Compacted):
+        return Problem(
+            410,
+            "compacted",
+            f"The past is kept from revision {error.oldest} on: states from that one, changes and conflicts from "
+            "the next. Ask for a later revision, or begin again without a revision and without a cursor.",
+            {"oldest": error.oldest, "revision": revision},
+        )
     if isinstance(error, UnusableLog):
         return trouble(Trouble.AWAY, f"{error} Nothing was accepted. Try again in a second, or another node.")
     if isinstance(error, DiskError):

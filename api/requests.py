@@ -57,9 +57,15 @@ def key_of(raw: bytes) -> str:
 
 def parameters(query: bytes, known: Iterable[str]) -> dict[str, str]:
     """Returns the parameters of a query. One that is given twice or is not known is an error."""
+    return repeated_parameters(query, known, ())[0] if query else {}
+
+
+def repeated_parameters(
+    query: bytes, known: Iterable[str], repeatable: Iterable[str]
+) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Returns the parameters of a query, and those that may be given several times."""
     found: dict[str, str] = {}
-    if not query:
-        return found
+    repeated: dict[str, list[str]] = {name: [] for name in repeatable}
     if _STRAY_PERCENT.search(query):
         raise Problem(400, "invalid_percent_encoding", "The query has a % without two hexadecimal digits.")
     for part in query.decode("latin-1").split("&"):
@@ -70,13 +76,16 @@ def parameters(query: bytes, known: Iterable[str]) -> dict[str, str]:
             name, value = unquote_plus(name, errors="strict"), unquote_plus(value, errors="strict")
         except UnicodeDecodeError:
             raise Problem(400, "invalid_parameter", "The query is not UTF-8, percent-encoded.") from None
+        if name in repeated:
+            repeated[name].append(value)
+            continue
         if name not in known:
-            options = ", ".join(known) or "none"
+            options = ", ".join([*repeated, *known]) or "none"
             raise Problem(400, "unknown_parameter", f"There is no parameter {name!r} here; there are: {options}.")
         if name in found:
             raise Problem(400, "invalid_parameter", f"The parameter {name} is given twice.")
         found[name] = value
-    return found
+    return found, repeated
 
 
 def choice(found: Mapping[str, str], name: str, options: type[Choice], default: Choice) -> Choice:
@@ -97,6 +106,13 @@ def number(found: Mapping[str, str], name: str, default: int, least: int, most: 
     if not (value.isascii() and value.isdigit() and len(value) < 20 and least <= int(value) <= most):
         raise Problem(400, "invalid_parameter", f"{name} is a number from {least} to {most}, not {value!r}.")
     return int(value)
+
+
+def flag(found: Mapping[str, str], name: str) -> bool:
+    value = found.get(name, "false")
+    if value not in ("true", "false"):
+        raise Problem(400, "invalid_parameter", f"{name} is true or false, not {value!r}.")
+    return value == "true"
 
 
 def timeout_ms(found: Mapping[str, str]) -> int:

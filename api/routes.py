@@ -13,8 +13,12 @@ from fastapi.responses import Response as StarletteResponse
 from starlette.exceptions import HTTPException
 
 from api import schemas
-from api.answers import Response, outcome_json, problem_response, write_response
+from api.answers import outcome_json, problem_response, write_response
+from api.conflicts import add_conflicts
+from api.history import add_history
 from api.kv_openapi import AckQuery, IdempotencyKey, TimeoutQuery, describe_keys
+from api.lists_openapi import describe_lists
+from api.pages import starlette
 from api.problems import Problem, problem_of, trouble
 from api.requests import (
     TIMEOUT_MS,
@@ -26,12 +30,14 @@ from api.requests import (
     number,
     parameters,
 )
+from api.slices import Turns
 from api.status import cluster_json, log_json, status_json
 from api.transactions import transaction_of
+from api.watch_openapi import describe_watch
 from corel import Color, MessageId, Stage
 from corel.disk_errors import DiskError
 from kvstore.node import Node
-from kvstore.store import Ack, InvalidWrite, Overloaded, Trouble
+from kvstore.store import Ack, Compacted, InvalidWrite, Overloaded, Trouble
 from transport import SEQUENCE_MAX, Machine
 from transport.chaos import Chaos
 
@@ -46,12 +52,16 @@ each write is worth: **green** (its place in the one order of all writes is fina
 """
 
 
-def make_app(node: Node, budget: BodyBudget, urls: Mapping[str, str]) -> FastAPI:
+def make_app(node: Node, budget: BodyBudget, turns: Turns, urls: Mapping[str, str]) -> FastAPI:
     app = FastAPI(
         title="corelkv", version="0.1.0", description=_DESCRIPTION, redoc_url=None, redirect_slashes=False
     )
-    _handle_errors(app)
+    _handle_errors(app, node)
     describe_keys(app)
+    describe_watch(app)
+    describe_lists(app)
+    add_history(app, node, turns)
+    add_conflicts(app, node, turns)
     _add_writes(app, node, budget)
     _add_status(app, node, urls)
     _add_probes(app, node)
@@ -60,13 +70,14 @@ def make_app(node: Node, budget: BodyBudget, urls: Mapping[str, str]) -> FastAPI
     return app
 
 
-def _handle_errors(app: FastAPI) -> None:
+def _handle_errors(app: FastAPI, node: Node) -> None:
     @app.exception_handler(Problem)
     @app.exception_handler(InvalidWrite)
     @app.exception_handler(Overloaded)
     @app.exception_handler(DiskError)
+    @app.exception_handler(Compacted)
     async def on_problem(request: Request, error: Exception) -> StarletteResponse:
-        return _starlette(problem_response(problem_of(error)))
+        return starlette(problem_response(problem_of(error, node.revision)))
 
     @app.exception_handler(HTTPException)
     async def on_http(request: Request, error: HTTPException) -> JSONResponse:
@@ -105,7 +116,7 @@ def _add_writes(app: FastAPI, node: Node, budget: BodyBudget) -> None:
         body = await body_of(request.scope, request.receive, TXN_BODY_BYTES_MAX, budget)
         write = transaction_of(body, idempotency_key)
         answer = await node.write(write, ack, timeout_ms)
-        return _starlette(write_response(answer, write))
+        return starlette(write_response(answer, write))
 
     @app.get("/v1/writes/{write_id}", response_model=None, tags=["writes"], responses=schemas.fate_responses())
     async def write_fate(
@@ -235,9 +246,3 @@ def _check_chaos(node: Node) -> Chaos:
             404, "chaos_disabled", "This node was started without --chaos, so its network cannot be disturbed."
         )
     return chaos
-
-
-def _starlette(response: Response) -> StarletteResponse:
-    made = StarletteResponse(response.body, response.status)
-    made.raw_headers = response.headers
-    return made

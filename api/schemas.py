@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.problems import Problem
-from kvstore.store import NUMBER_MAX
+from kvstore.store import NUMBER_MAX, Merge
 from transport.chaos import Chaos
 
 Responses: TypeAlias = dict[int | str, dict[str, Any]]
@@ -37,13 +37,16 @@ class Error(BaseModel):
 class WriteAnswer(BaseModel):
     id: str
     color: str
-    outcome: Annotated[str, Field(description="pending, applied, rejected, duplicate or expired")]
+    outcome: Annotated[str, Field(description="pending, applied, rejected, duplicate, expired or yielded")]
     revision: int | None = None
 
 
 class Fate(WriteAnswer):
     reason: str | None = None
+    key: str | None = None
     duplicate_of: str | None = None
+    duplicate_outcome: str | None = None
+    beaten_by: Annotated[str | None, Field(description="the write that one with `keep_green` yielded to")] = None
 
 
 class Base64(_Strict):
@@ -136,6 +139,93 @@ class Txn(_Strict):
     if_: Annotated[list[Condition], Field(alias="if")] = []
     then: list[Operation]
     else_: Annotated[list[Operation] | None, Field(alias="else")] = None
+    merge: Merge = Merge.LAST
+
+
+class ListItem(BaseModel):
+    key: str
+    value: str | Base64 | None = None
+    revision: int | None
+    content_type: str | None = None
+    color: str | None = None
+
+
+class ListPage(BaseModel):
+    items: list[ListItem]
+    cursor: Annotated[str | None, Field(description="for the next page; null if this is the last")]
+    revision: int
+
+
+class KeyCount(BaseModel):
+    count: int
+    revision: int
+
+
+class Version(BaseModel):
+    revision: int
+    write: str
+    value: str | Base64 | None = None
+    content_type: str | None = None
+    deleted: bool = False
+
+
+class History(BaseModel):
+    key: str
+    items: list[Version]
+    cursor: str | None
+    oldest: Annotated[int, Field(description="the revision before which nothing is kept")]
+
+
+class OtherWrite(BaseModel):
+    write: str
+    node: str
+    revision: int
+    value: str | Base64 | None
+    compacted: bool = False
+
+
+class Conflict(BaseModel):
+    kind: Annotated[str, Field(description="overwrote, rejected, yielded or otherwise")]
+    key: str
+    write: str
+    node: str
+    accepted_ms: int
+    position: int
+    revision: int | None
+    value: str | Base64 | Increment | Append | None
+    compacted: bool = False
+    other: OtherWrite
+
+
+class Conflicts(BaseModel):
+    items: list[Conflict]
+    cursor: str | None
+
+
+class TentativeChange(BaseModel):
+    key: str
+    before: str | Base64 | None
+    after: str | Base64 | None
+
+
+class TentativeWrite(BaseModel):
+    write: str
+    node: str
+    accepted_ms: int
+    color: str
+    outcome: str
+    reason: str | None = None
+    key: str | None = None
+    beaten_by: str | None = None
+    duplicate_of: str | None = None
+    duplicate_outcome: str | None = None
+    changes: list[TentativeChange]
+
+
+class MergePreview(BaseModel):
+    items: list[TentativeWrite]
+    cursor: str | None
+    revision: int
 
 
 class View(BaseModel):
@@ -173,6 +263,8 @@ class Status(BaseModel):
     red: int
     last_committed_primary: int
     last_attempted_primary: int
+    watchers: Annotated[int, Field(description="how many feeds of this node are open")]
+    oldest_revision: Annotated[int, Field(description="the oldest revision that can be read and listed")]
     disk: Annotated[str, Field(description='"ok", or why the node is away from the others')]
     disk_used: DiskUsed
     warnings: Annotated[list[str], Field(description="what needs attention soon, and what to do about it")]
@@ -280,7 +372,9 @@ _ERRORS = {
     404: "Not there",
     405: "No such method here",
     408: "The body came too slowly",
-    409: "Impossible on the value that is there, or `expired`: too late to know whether its key was used before",
+    409: "Impossible on the value that is there; `expired`: too late to know whether its key was used before; or "
+    "`yielded` to a write of the other side of a partition",
+    410: "`compacted`: that far back nothing is kept",
     412: "The condition does not hold; nothing was changed",
     413: "Too large",
     422: "The Idempotency-Key was used for another write",
@@ -307,8 +401,29 @@ def read_responses() -> Responses:
     return {
         200: {"content": binary, "description": "The value"},
         304: {"description": "It is what If-None-Match names"},
-        **_errors(400, 404, 405, 503, 504),
+        **_errors(400, 404, 405, 410, 429, 503, 504),
     }
+
+
+def stream_responses() -> Responses:
+    stream = {"text/event-stream": {"schema": {"type": "string"}}}
+    return {200: {"content": stream, "description": "Events"}, **_errors(400, 405, 410, 503)}
+
+
+def list_responses() -> Responses:
+    lines = {"application/x-ndjson": {"schema": {"type": "string"}}}
+    return {
+        200: {"model": ListPage | KeyCount, "content": lines, "description": "A page, a count, or a stream"},
+        **_errors(400, 405, 410, 429, 503, 504),
+    }
+
+
+def past_responses(model: type[BaseModel]) -> Responses:
+    return {200: {"model": model, "description": "A page"}, **_errors(400, 405, 410, 503, 504)}
+
+
+def preview_responses() -> Responses:
+    return {200: {"model": MergePreview, "description": "A page"}, **_errors(400, 405, 429)}
 
 
 def fate_responses() -> Responses:

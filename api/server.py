@@ -70,6 +70,7 @@ async def serve_http(node: Node, listener: socket.socket, urls: Mapping[str, str
     async def end() -> None:
         await stop.wait()
         server.should_exit = True
+        node.end_feeds()
         await asyncio.sleep(ANSWER_SECONDS)
         node.leave()
 

@@ -35,6 +35,8 @@ def status_json(status: NodeStatus) -> dict[str, object]:
         "last_committed_primary": status.last_committed_primary,
         "last_attempted_primary": status.last_attempted_primary,
         "held_writes": status.held_writes,
+        "watchers": status.watchers,
+        "oldest_revision": status.oldest_revision,
         "disk": status.trouble or "ok",
         "disk_used": status.disk_usage._asdict(),
         "warnings": list(status.warnings),

@@ -13,6 +13,7 @@ from kvstore.store import (
     Exists,
     Get,
     Increment,
+    Merge,
     Operation,
     Put,
     RevisionIs,
@@ -23,14 +24,21 @@ from kvstore.store import (
 
 
 def transaction_of(body: bytes, idempotency_key: str | None) -> Write:
-    content = _fields(json_of(body), "A transaction", ("then",), ("if", "else"))
+    content = _fields(json_of(body), "A transaction", ("then",), ("if", "else", "merge"))
     otherwise = content.get("else")
     return Write(
         _each(content["then"], "then", _operation),
         _each(content.get("if", []), "if", _condition),
         None if otherwise is None else _each(otherwise, "else", _operation),
         idempotency_key,
+        _merge(content.get("merge", Merge.LAST)),
     )
+
+
+def _merge(policy: object) -> Merge:
+    if not isinstance(policy, str) or policy not in tuple(Merge):
+        raise _wrong(f"merge is one of {', '.join(Merge)}, not {policy!r:.100}")
+    return Merge(policy)
 
 
 def _each(items: object, part: str, make: Callable[[object, str], object]) -> tuple:  # type: ignore[type-arg]

@@ -32,7 +32,8 @@ from uuid import uuid4
 import lmdb
 
 from corel import record_codec
-from corel.checked_values import Bytes, WrongChecksum, checked, unpack, verified
+from corel.checked_values import Bytes as Bytes
+from corel.checked_values import WrongChecksum, checked, unpack, verified
 from corel.checked_values import pack as pack
 from corel.config import MAP_BYTES
 from corel.disk_errors import DiskError, UnusableLog, damaged, explained, unusable
@@ -42,7 +43,7 @@ from corel.record_cache import RecordCache
 from corel.storage import Image, Lines, LogWrite, Record, Yellow, restore
 from corel.trial_write import remove_trial, try_write
 
-FORMAT = 3
+FORMAT = 4
 
 _READERS_MAX = 126
 TABLES_MAX = 16
@@ -171,7 +172,7 @@ class LmdbLog:
 
     def _append(self, transaction: Any, table: Any, key: bytes, value: bytes) -> None:
         if not transaction.put(key, value, db=table, append=True):
-            raise self._damaged(f"something is written at {int.from_bytes(key, 'big')} or beyond already")
+            raise self.damaged(f"something is written at {int.from_bytes(key, 'big')} or beyond already")
 
     def try_write(self) -> None:
         """Makes a write as large as the last one that failed, which leaves nothing behind, and raises if the disk
@@ -211,12 +212,14 @@ class LmdbLog:
 
     # What the layer above keeps in the same environment
 
-    def table(self, name: str) -> Any:
-        """Returns a table, which is created if it does not exist, unless the log has been opened again. Not to be
-        called while another thread writes: LMDB would wait for that thread, and that thread for the interpreter's
-        lock."""
+    def table(self, name: str, is_index: bool = False) -> Any:
+        """Returns a table, which is created if it does not exist, unless the log has been opened again. A key of
+        an index has many values, all of the same size and in order. Not to be called while another thread writes:
+        LMDB would wait for that thread, and that thread for the interpreter's lock."""
         try:
-            return self._environment.open_db(name.encode(), create=not self._is_reopened)
+            return self._environment.open_db(
+                name.encode(), create=not self._is_reopened, dupsort=is_index, dupfixed=is_index
+            )
         except lmdb.Error as error:
             if self._is_reopened:
                 raise
@@ -247,7 +250,7 @@ class LmdbLog:
             yellow = Yellow(position, tuple(record_codec.arrivals(arrivals)))
             logged = list(self._entries(transaction, lines.open_from))
         if [entry.arrival for entry in logged] != list(range(lines.open_from, lines.next_arrival)):
-            raise self._damaged(f"messages from {lines.open_from} to {lines.next_arrival - 1} are not all there")
+            raise self.damaged(f"messages from {lines.open_from} to {lines.next_arrival - 1} are not all there")
         return restore(lines, yellow, logged, digest_of(self.uuid.encode()))
 
     def body(self, arrival: int) -> bytes:
@@ -264,7 +267,7 @@ class LmdbLog:
             while is_there and len(found) < count:
                 start = int.from_bytes(cursor.key(), "big")
                 if end not in (None, start):
-                    raise self._damaged(f"the order goes from {end} to {start}")
+                    raise self.damaged(f"the order goes from {end} to {start}")
                 arrivals = self._order_at(cursor)[1]
                 end = start + len(arrivals)
                 found += arrivals[max(0, first - start) :][: count - len(found)]
@@ -280,7 +283,7 @@ class LmdbLog:
             start = int.from_bytes(cursor.key(), "big") if is_there else 0
             digest, arrivals = self._order_at(cursor) if is_there else (EMPTY_DIGEST, [])
             if line > start + len(arrivals):
-                raise self._damaged(f"the order does not reach {line}")
+                raise self.damaged(f"the order does not reach {line}")
             if line == start + len(arrivals):
                 return digest
             before = self._order_at(cursor)[0] if cursor.prev() else EMPTY_DIGEST
@@ -298,11 +301,11 @@ class LmdbLog:
             return known
         with self.read(self._messages, buffers=True) as transaction, transaction.cursor() as cursor:
             if not _seek(cursor, arrival):
-                raise self._damaged(f"message {arrival} is missing")
+                raise self.damaged(f"message {arrival} is missing")
             batch, size = self._batch(cursor), len(cursor.value())
         start = batch[0].arrival
         if arrival >= start + len(batch):
-            raise self._damaged(f"message {arrival} is missing")
+            raise self.damaged(f"message {arrival} is missing")
         self._cache.add(batch, size)
         return batch[arrival - start]
 
@@ -371,15 +374,15 @@ class LmdbLog:
         try:
             return unpack(value, place)
         except WrongChecksum as error:
-            raise self._damaged(f"{what} {error}") from None
+            raise self.damaged(f"{what} {error}") from None
 
     def _verified(self, value: Bytes | None, place: bytes, what: str) -> Bytes:
         try:
             return verified(value, place)
         except WrongChecksum as error:
-            raise self._damaged(f"{what} {error}") from None
+            raise self.damaged(f"{what} {error}") from None
 
-    def _damaged(self, why: str) -> DiskError:
+    def damaged(self, why: str) -> DiskError:
         return damaged(self.directory, why)
 
 

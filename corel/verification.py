@@ -16,8 +16,11 @@ from corel.disk_errors import damaged
 from corel.lmdb_log import TABLES_MAX
 from corel.trial_write import TRIAL_KEY
 
-_UNCHECKED = frozenset({b"ages"})
-"""Tables whose keys are all there is."""
+_UNCHECKED = frozenset({b"ages", b"versions"})
+"""Tables whose keys, or values that are in order too, are all there is."""
+
+_INDEXES = frozenset({b"versions"})
+"""Tables that have many values for a key, in order."""
 
 
 def verify(directory: Path) -> int:
@@ -35,21 +38,25 @@ def verify(directory: Path) -> int:
 
 
 def _verify_table(transaction: Any, name: bytes, table: Any, directory: Path) -> int:
-    count, last = 0, b""
+    count, last = 0, (b"", b"")
+    is_index = name in _INDEXES
     with transaction.cursor(db=table) as cursor, transaction.cursor(db=table) as lookup:
         for view, value in cursor:
             key = bytes(view)
+            place = (key, bytes(value) if is_index else b"")
             where = f"{name.decode(errors='replace')} {key!r}"
-            if count and key <= last:
-                raise damaged(directory, f"{where} comes after {last!r}")
-            if not lookup.set_key(key) or lookup.value() != value:
+            if count and place <= last:
+                raise damaged(directory, f"{where} comes after {last[0]!r}")
+            if not (
+                lookup.set_key_dup(key, value) if is_index else lookup.set_key(key) and lookup.value() == value
+            ):
                 raise damaged(directory, f"{where} is not found")
             if name not in _UNCHECKED and key != TRIAL_KEY:
                 try:
                     verified(value, b"" if key == b"identity" else name + b" " + key)
                 except WrongChecksum as error:
                     raise damaged(directory, f"{where} {error}") from None
-            count, last = count + 1, key
+            count, last = count + 1, place
     expected = transaction.stat(table)["entries"]
     if count != expected:
         raise damaged(directory, f"{name.decode(errors='replace')} has {count} records, not {expected}")

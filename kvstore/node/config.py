@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from corel import CorelConfig, Roster
-from kvstore.store import BATCH_OVERHEAD_BYTES, WRITE_BYTES_MAX, WRITE_OVERHEAD_BYTES, StoreConfig
+from kvstore.store import BASIS_BYTES_MAX, BATCH_OVERHEAD_BYTES, WRITE_BYTES_MAX, WRITE_OVERHEAD_BYTES, StoreConfig
 from membership import MembershipConfig
 from transport import TransportConfig
 from transport.udp import Address, BroadcastMode, Mode, MulticastMode, PeersMode, is_loopback
@@ -95,7 +95,7 @@ class NodeConfig:
             raise ConfigError("peers", "needs bind: which of the addresses is this node's?")
         if self.bind is not None and not self.peers:
             raise ConfigError("bind", "is for peers only, and there are none")
-        needed = WRITE_BYTES_MAX + WRITE_OVERHEAD_BYTES + BATCH_OVERHEAD_BYTES
+        needed = WRITE_BYTES_MAX + WRITE_OVERHEAD_BYTES + BATCH_OVERHEAD_BYTES + BASIS_BYTES_MAX
         if self.log.body_bytes_max < max(needed, self.store.batch_bytes_max):
             raise ConfigError(
                 "log.body_bytes_max",

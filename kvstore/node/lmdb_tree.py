@@ -3,12 +3,15 @@
     items      key -> [value, content type, revision, id of the write]
     fates      message -> [position, outcomes]
     memories   idempotency key -> the write that used it
-    ages       position, idempotency key -> nothing: the memories in the order of their age
+    tombstones key -> its last deletion
+    ages       position, M or T, key -> nothing: memories and tombstones in the order of their age
     state      "line": [line, revision]
 
-Memories that are older than `IDEMPOTENCY_POSITIONS` are deleted a few at a time, with every checkpoint. Whether
-one counts is decided by its position (`state.apply`), so it does not matter when after that it is deleted. A write
-that has expired leaves no memory."""
+The tables of the past are in `lmdb_history`.
+
+Memories and tombstones that are older than `IDEMPOTENCY_POSITIONS` are deleted a few at a time, with every
+checkpoint. Whether one counts is decided by its position (`state.apply`), so it does not matter when after that it
+is deleted. A write that has expired leaves no memory."""
 
 from __future__ import annotations
 
@@ -16,12 +19,23 @@ from hashlib import blake2b
 from typing import Any
 
 from corel import MessageId
-from corel.lmdb_log import LmdbLog, pack
-from kvstore.store import IDEMPOTENCY_POSITIONS, Checkpoint, Fate, Item, Outcome, Remembered, Verdict, Why
+from corel.lmdb_log import Bytes, LmdbLog, pack
+from kvstore.node.lmdb_history import ITEMS, LINE, STATE, LmdbHistory
+from kvstore.store import (
+    IDEMPOTENCY_POSITIONS,
+    Checkpoint,
+    Fate,
+    Item,
+    Outcome,
+    Remembered,
+    Tombstone,
+    Verdict,
+    Why,
+)
 
 _FORGOTTEN_AT_ONCE_MAX = 256
-_LINE = b"line"
-_ITEMS, _FATES, _MEMORIES, _STATE = b"items ", b"fates ", b"memories ", b"state "
+_FATES, _MEMORIES, _TOMBSTONES = b"fates ", b"memories ", b"tombstones "
+_OF_MEMORY, _OF_TOMBSTONE = b"M", b"T"
 _PLAIN_OUTCOME = Outcome(Verdict.APPLIED, None)[2:]
 
 
@@ -30,32 +44,38 @@ class LmdbTree:
 
     def __init__(self, log: LmdbLog) -> None:
         self._log = log
-        self.open_tables()
+        self.past = LmdbHistory(log)
+        self._open_own_tables()
         self.line = self.revision = 0
         """The state on disk as of the last `load`."""
         self.load()
 
     def open_tables(self) -> None:
-        """Opens the tables, for the first time or because the log has been opened again."""
+        """Opens the tables again, because the log has been opened again."""
+        self.past.open_tables()
+        self._open_own_tables()
+
+    def _open_own_tables(self) -> None:
         self._items = self._log.table("items")
+        self._state = self._log.table("state")
         self._fates = self._log.table("fates")
         self._memories = self._log.table("memories")
+        self._tombstones = self._log.table("tombstones")
         self._ages = self._log.table("ages")
-        self._state = self._log.table("state")
 
     def load(self) -> None:
         """Reads the line and the revision of the state on disk."""
         with self._log.read(self._state) as transaction:
-            value = transaction.get(_LINE)
+            value = transaction.get(LINE)
         if value is not None:
-            self.line, self.revision = self._log.unpack(value, _STATE + _LINE, "the state's line")
+            self.line, self.revision = self._log.unpack(value, STATE + LINE, "the state's line")
 
     # Reading
 
     def item(self, key: str) -> Item | None:
         with self._log.read(self._items) as transaction:
             value = transaction.get(name := key.encode())
-        return None if value is None else Item(*self._log.unpack(value, _ITEMS + name, f"key {key}"))
+        return None if value is None else Item(*self._log.unpack(value, ITEMS + name, f"key {key}"))
 
     def fate(self, message_id: MessageId) -> Fate | None:
         with self._log.read(self._fates) as transaction:
@@ -74,15 +94,22 @@ class LmdbTree:
         write_id, digest, position, verdict, revision, why, *rest = memory
         return Remembered(write_id, digest, position, Verdict(verdict), revision, Why(why), *rest)
 
+    def tombstone(self, key: str) -> Tombstone | None:
+        with self._log.read(self._tombstones) as transaction:
+            value = transaction.get(name := key.encode())
+        return None if value is None else self._tombstone(name, value)
+
     # Writing
 
     def write(self, transaction: Any, checkpoint: Checkpoint) -> None:
         """Puts a checkpoint into a transaction."""
+        records = self.past.write(transaction, checkpoint)
         for key, item in sorted(checkpoint.items.items()):
+            name = key.encode()
             if item is None:
-                transaction.delete(key.encode(), db=self._items)
+                transaction.delete(name, db=self._items)
             else:
-                transaction.put(name := key.encode(), pack(item, _ITEMS + name), db=self._items)
+                transaction.put(name, records.get(key) or pack(item, ITEMS + name), db=self._items)
         for message_id, fate in checkpoint.fates.items():
             name = _message_key(message_id)
             value = pack([fate.position, list(map(_outcome_to_item, fate.outcomes))], _FATES + name)
@@ -92,28 +119,37 @@ class LmdbTree:
             parts = [str(part) if isinstance(part, (Verdict, Why)) else part for part in memory]
             value = pack(parts, _MEMORIES + name)
             transaction.put(name, value, db=self._memories)
-            transaction.put(memory.position.to_bytes(8, "big") + name, b"", db=self._ages)
-        at_once = max(_FORGOTTEN_AT_ONCE_MAX, 2 * len(checkpoint.memories))  # more than are added: none pile up
+            transaction.put(memory.position.to_bytes(8, "big") + _OF_MEMORY + name, b"", db=self._ages)
+        for key, tombstone in checkpoint.tombstones.items():
+            name = key.encode()
+            transaction.put(name, pack(tombstone, _TOMBSTONES + name), db=self._tombstones)
+            transaction.put(tombstone.position.to_bytes(8, "big") + _OF_TOMBSTONE + name, b"", db=self._ages)
+        added = len(checkpoint.memories) + len(checkpoint.tombstones)
+        at_once = max(_FORGOTTEN_AT_ONCE_MAX, 2 * added)  # more than are added: none pile up
         self._forget(transaction, checkpoint.line - IDEMPOTENCY_POSITIONS - 1, at_once)
-        transaction.put(_LINE, pack([checkpoint.line, checkpoint.revision], _STATE + _LINE), db=self._state)
+        transaction.put(LINE, pack([checkpoint.line, checkpoint.revision], STATE + LINE), db=self._state)
 
     def _forget(self, transaction: Any, before: int, at_once: int) -> None:
-        """Deletes at most `at_once` memories of positions before this one, oldest first."""
+        """Deletes at most `at_once` memories and tombstones of positions before this one, oldest first."""
         with transaction.cursor(db=self._ages) as cursor:
             for _ in range(at_once):
                 if not cursor.first() or int.from_bytes(cursor.key()[:8], "big") >= before:
                     return
-                age, key = cursor.key()[:8], cursor.key()[8:]
-                value = transaction.get(key, db=self._memories)
-                position = int.from_bytes(age, "big")
-                is_last = value is not None and self._position(value, key) == position
-                if is_last:  # else it was used again since
-                    transaction.delete(key, db=self._memories)
+                position, kind, key = int.from_bytes(cursor.key()[:8], "big"), cursor.key()[8:9], cursor.key()[9:]
+                table = self._memories if kind == _OF_MEMORY else self._tombstones
+                value = transaction.get(key, db=table)
+                if value is not None and self._position(kind, key, value) == position:  # else there is a newer one
+                    transaction.delete(key, db=table)
                 cursor.delete()
 
-    def _position(self, value: bytes, key: bytes) -> int:
+    def _position(self, kind: bytes, key: bytes, value: bytes) -> int:
+        if kind == _OF_TOMBSTONE:
+            return self._tombstone(key, value).position
         position: int = self._log.unpack(value, _MEMORIES + key, "an idempotency key")[2]
         return position
+
+    def _tombstone(self, name: bytes, value: Bytes) -> Tombstone:
+        return Tombstone(*self._log.unpack(value, _TOMBSTONES + name, f"the deletion of {name.decode()}"))
 
 
 def _message_key(message_id: MessageId) -> bytes:

@@ -7,14 +7,31 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from corel import Color, MessageId, Stage, inspect
+from corel.disk_errors import DiskError
 from kvstore.node.config import NodeConfig
 from kvstore.node.disk_watch import warnings_of
 from kvstore.node.restarting import RestartingDriver
 from kvstore.node.status import LogEntry, LogPage, NodeStatus
-from kvstore.store import Ack, Answer, Failed, Item, Outcome, Store, Trouble, Write, encode_write
+from kvstore.store import (
+    Ack,
+    Answer,
+    Change,
+    ConflictPlace,
+    Failed,
+    FoundConflict,
+    Item,
+    Outcome,
+    Preview,
+    Snapshot,
+    Store,
+    Trouble,
+    Write,
+    encode_write,
+)
 from transport import Machine, Milliseconds
 from transport.chaos import Chaos
 
@@ -27,6 +44,9 @@ class Node:
         self.config = config
         self._restarting = RestartingDriver(config, on_failed)
         self._started_at = time.time()
+        self._has_ended_feeds = False
+        self.watchers = 0
+        """How many feeds are open."""
 
     def start(self) -> None:
         """Starts the node. Raises if that is not possible, and leaves nothing open then."""
@@ -66,6 +86,58 @@ class Node:
         """What became of a write of this message; None if this node does not know of it."""
         return self._restarting.store.outcome(message_id, index)
 
+    # The past, feeds and merges
+
+    def snapshot(self, revision: int | None = None) -> Snapshot:
+        """The green state at this revision, or as it is now. Reading it raises `Compacted` if it is not kept."""
+        return self._restarting.store.green.snapshot(revision)
+
+    def red_snapshot(self) -> tuple[Snapshot, Callable[[str], Color]]:
+        """The red state as it is now, and the colour of what each key holds. Raises `Overloaded`."""
+        return self._restarting.store.red_snapshot()
+
+    def find_at(self, key: str, revision: int) -> Item | None:
+        """What the key held in the green state at this revision. Raises `Compacted`."""
+        return self._restarting.store.green.item_at(key, revision)
+
+    def pinned(self, revision: int) -> AbstractContextManager[None]:
+        """Keeps the past from this revision on while its snapshot is being read, up to a bound."""
+        return self._restarting.store.green.pinned(revision)
+
+    def changes(self, first: int, count: int, bytes_max: int) -> list[Change]:
+        """What the revisions from this one on changed: at least one if it is reached, at most `count`. Raises
+        `Compacted`."""
+        return self._restarting.store.green.changes(first, count, bytes_max)
+
+    def versions(self, key: str, before: int, count: int) -> list[tuple[int, str, Item | None]]:
+        """The kept changes of a key before this revision, newest first: revision, write, and what it holds."""
+        return self._restarting.store.green.versions(key, before, count)
+
+    def oldest_revision(self) -> int:
+        """The oldest revision of which the whole state can be read; feeds can begin with the one after it."""
+        return self._restarting.store.green.oldest()
+
+    def conflicts(self, after: ConflictPlace, count: int) -> list[FoundConflict]:
+        """What merges changed, after this place."""
+        return self._restarting.store.green.conflicts(after, count)
+
+    def preview(self) -> list[Preview]:
+        """What each write that is not green would do if it merged now. Raises `Overloaded`."""
+        return self._restarting.store.preview()
+
+    @property
+    def feed_store(self) -> Store | None:
+        """The store whose feeds can be watched; None if the node has left the others or stops. Another one than
+        before means that the node has come back: a watcher of the one before has to begin again."""
+        return None if self._has_ended_feeds else self._restarting.running_store
+
+    def end_feeds(self) -> None:
+        """Ends all feeds, because the node is about to stop."""
+        self._has_ended_feeds = True
+        self._restarting.store.end_feeds()
+
+    # Revisions and waiting
+
     @property
     def revision(self) -> int:
         """How many writes have changed the green state."""
@@ -100,6 +172,11 @@ class Node:
     # Status and log
 
     @property
+    def generation(self) -> bytes:
+        """The generation of the cluster that this node is bound to; empty if it is bound to none."""
+        return self._restarting.driver.replica.log.generation
+
+    @property
     def me(self) -> Machine:
         """This incarnation of the node."""
         return self._restarting.driver.stack.me
@@ -126,6 +203,8 @@ class Node:
             last_committed_primary=log.committed,
             last_attempted_primary=log.attempted,
             held_writes=store.held,
+            watchers=self.watchers,
+            oldest_revision=_oldest_readable(store),
             trouble=None if trouble is None else str(trouble),
             disk_usage=usage,
             warnings=tuple(warnings_of(usage).values()),
@@ -153,6 +232,14 @@ class Node:
     @chaos.setter
     def chaos(self, chaos: Chaos) -> None:
         self._restarting.chaos = chaos
+
+
+def _oldest_readable(store: Store) -> int:
+    """The oldest revision that can be read; of a log that has to be opened again, nothing of the past can."""
+    try:
+        return store.green.oldest()
+    except DiskError:
+        return store.green.revision
 
 
 def _now() -> Milliseconds:

@@ -138,7 +138,14 @@ class RestartingDriver:
         self._last_begun = driver
         try:
             self._tree.load()
-            store = Store(stack.log, self._tree, driver.submit, driver.check_primary, config.store)
+            store = Store(
+                stack.log,
+                self._tree,
+                driver.submit,
+                driver.check_primary,
+                config.store,
+                lambda: int(time.time() * 1_000.0),
+            )
             driver.start(store)
         except BaseException:
             driver.close()

@@ -37,6 +37,10 @@ class NodeStatus:
     last_attempted_primary: int
     held_writes: int
     """How many writes wait to be sent."""
+    watchers: int
+    """How many feeds of this node are open."""
+    oldest_revision: int
+    """The oldest revision of which the whole state can be read."""
     trouble: str | None
     """Why the node is away from the others; None while it takes part."""
     disk_usage: DiskUsage

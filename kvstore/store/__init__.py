@@ -5,7 +5,17 @@ write does to a state. Other packages use only the names that are exported here.
 """
 
 from kvstore.store.config import StoreConfig
-from kvstore.store.green_state import Checkpoint, Fate, Tree, write_id
+from kvstore.store.feed import EVERYTHING, Feed, Interest, Waiting
+from kvstore.store.green_state import Checkpoint, Fate, Tree, bounded, write_id
+from kvstore.store.history import (
+    Change,
+    Compacted,
+    ConflictPlace,
+    FoundConflict,
+    Snapshot,
+    Span,
+    span_of,
+)
 from kvstore.store.operations import (
     NUMBER_MAX,
     VALUE_BYTES_MAX,
@@ -16,6 +26,7 @@ from kvstore.store.operations import (
     Get,
     Increment,
     InvalidWrite,
+    Merge,
     Operation,
     Put,
     RevisionIs,
@@ -24,10 +35,31 @@ from kvstore.store.operations import (
     WrittenBy,
     check_key,
 )
+from kvstore.store.red_state import Preview
 from kvstore.store.replies import Accepted, Ack, Answer, Done, Failed, Overloaded, Ready, Respond, Trouble
-from kvstore.store.state import IDEMPOTENCY_POSITIONS, Item, Outcome, Remembered, Verdict, Why
+from kvstore.store.state import (
+    IDEMPOTENCY_POSITIONS,
+    Basis,
+    Conflict,
+    ConflictKind,
+    Item,
+    LastChange,
+    Outcome,
+    Remembered,
+    Tombstone,
+    Verdict,
+    Why,
+)
 from kvstore.store.store import LogPort, Store
+from kvstore.store.tentative_feed import (
+    Recolored,
+    Settled,
+    TentativeEvent,
+    TentativeWatcher,
+    TentativeWrite,
+)
 from kvstore.store.write_codec import (
+    BASIS_BYTES_MAX,
     BATCH_OVERHEAD_BYTES,
     WRITE_BYTES_MAX,
     WRITE_OVERHEAD_BYTES,
@@ -45,6 +77,7 @@ __all__ = [
     "LogPort",
     # What clients ask for
     "Write",
+    "Merge",
     "Operation",
     "Put",
     "Delete",
@@ -74,6 +107,31 @@ __all__ = [
     "Outcome",
     "Verdict",
     "Why",
+    # Feeds
+    "Feed",
+    "Interest",
+    "Waiting",
+    "EVERYTHING",
+    "TentativeEvent",
+    "TentativeWatcher",
+    "TentativeWrite",
+    "Recolored",
+    "Settled",
+    # The past, and what merges change
+    "Change",
+    "Snapshot",
+    "Span",
+    "span_of",
+    "Compacted",
+    "bounded",
+    "Conflict",
+    "ConflictKind",
+    "ConflictPlace",
+    "FoundConflict",
+    "LastChange",
+    "Basis",
+    "Tombstone",
+    "Preview",
     # The state on disk
     "Tree",
     "Checkpoint",
@@ -90,4 +148,5 @@ __all__ = [
     "WRITE_BYTES_MAX",
     "WRITE_OVERHEAD_BYTES",
     "BATCH_OVERHEAD_BYTES",
+    "BASIS_BYTES_MAX",
 ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kvstore.store.history import HISTORY_BYTES, HISTORY_REVISIONS
+
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
@@ -54,6 +56,14 @@ class StoreConfig:
     """Most checkpoints that wait for the disk, of about a thousand writes or 4 MiB each. Once there are so many,
     nothing more is applied until the disk has caught up: otherwise a merge of millions of writes would take as
     much memory as it changes. Fewer save memory; more make a large merge visible sooner."""
+
+    history_revisions: int = HISTORY_REVISIONS
+    """For how many revisions the past is kept: what keys held then, and what changed (history, lists of an earlier
+    revision, feeds that resume, conflicts). More take disk space, about the size of what was overwritten; older
+    ones are forgotten a few at a time, with each checkpoint. 0 keeps none."""
+
+    history_bytes: int = HISTORY_BYTES
+    """The same bound in bytes, for large values: whichever is reached first."""
 
     def __post_init__(self) -> None:
         if self.checkpoints_max < 2:

@@ -6,14 +6,34 @@ always the state at its line, and a start continues from there with the log."""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from corel import MessageId
+from kvstore.store.history import (
+    HISTORY_BYTES,
+    HISTORY_PINNED_FACTOR,
+    HISTORY_REVISIONS,
+    Change,
+    ConflictPlace,
+    FoundConflict,
+    Past,
+    Snapshot,
+)
 from kvstore.store.operations import Write
-from kvstore.store.state import Applied, Item, Outcome, Remembered, apply
-from kvstore.store.write_codec import decode_batch, decode_write
+from kvstore.store.state import (
+    Applied,
+    Item,
+    LastChange,
+    Outcome,
+    Remembered,
+    Tombstone,
+    apply,
+)
+from kvstore.store.write_codec import Batch, decode_batch, decode_write
 
 CHECKPOINT_ITEMS_MAX = 2_048
 CHECKPOINT_BYTES_MAX = 4 * 1_048_576
@@ -35,12 +55,21 @@ class Checkpoint:
     line: int
     revision: int
     items: dict[str, Item | None] = field(default_factory=dict)
+    changes: list[Change] = field(default_factory=list)
+    """Every change of `items`, in order."""
     fates: dict[MessageId, Fate] = field(default_factory=dict)
     memories: dict[str, Remembered] = field(default_factory=dict)
+    tombstones: dict[str, Tombstone] = field(default_factory=dict)
+    """The deletions among `changes`."""
+    conflicts: list[FoundConflict] = field(default_factory=list)
     outcomes: int = 0
     """How many outcomes all `fates` together have."""
     bytes_estimate: int = 0
-    """The approximate size of the items."""
+    """The approximate size of the changes."""
+    forget_through: int = 0
+    """The revision up to which the past may be forgotten."""
+    history_bytes_max: int = HISTORY_BYTES
+    """How large the past on disk may be; the oldest revisions beyond that are forgotten too."""
 
     @property
     def is_full(self) -> bool:
@@ -49,7 +78,10 @@ class Checkpoint:
 
 
 class Tree(Protocol):
-    """The green state on disk, after the first `line` messages of the log."""
+    """The green state on disk, after the first `line` messages of the log, and its past."""
+
+    @property
+    def past(self) -> Past: ...
 
     line: int
     revision: int
@@ -60,12 +92,21 @@ class Tree(Protocol):
 
     def remembered(self, idempotency_key: str) -> Remembered | None: ...
 
+    def tombstone(self, key: str) -> Tombstone | None:
+        """The last deletion of the key, unless it is long past."""
+
 
 class GreenState:
     """The state after the first `line` messages of the log; `revision` counts the writes that changed it."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(
+        self, tree: Tree, history_revisions: int = HISTORY_REVISIONS, history_bytes: int = HISTORY_BYTES
+    ) -> None:
         self._tree = tree
+        self._history_revisions = history_revisions
+        self._history_bytes = history_bytes
+        self._pins: Counter[int] = Counter()
+        """The revisions whose snapshots are being read, and how often."""
         self.line = tree.line
         self.revision = tree.revision
         self._checkpoints: deque[Checkpoint] = deque()
@@ -93,34 +134,138 @@ class GreenState:
                 return checkpoint.fates[message_id]
         return self._tree.fate(message_id)
 
+    def last_change(self, key: str, position: int) -> LastChange | None:
+        item = self.item(key)
+        if item is not None:
+            return LastChange(item.write_id, item.revision)
+        known = self._items.get(key)
+        deleted = self._tree.tombstone(key) if known is None else known[1].tombstones[key]
+        return None if deleted is None else deleted.seen_from(position)
+
+    # The past
+
+    def snapshot(self, revision: int | None = None) -> Snapshot:
+        """Returns the state at this revision, or as it is now. A revision that is not reached yet is as now."""
+        if revision is None or revision >= self.revision:
+            return Snapshot(self._tree.past, self.revision, {key: known[0] for key, known in self._items.items()})
+        overlay: dict[str, Item | None] = {}
+        for checkpoint in self._checkpoints:
+            for change in checkpoint.changes:
+                if change.revision <= revision:
+                    overlay.update(change.items)
+        return Snapshot(self._tree.past, revision, overlay)
+
+    def item_at(self, key: str, revision: int) -> Item | None:
+        """Returns what the key held at this revision, or holds now if that is not reached. Raises `Compacted`."""
+        if key not in self._items:
+            return self._tree.past.item_at(key, revision)
+        for checkpoint in reversed(self._checkpoints):
+            if key in checkpoint.items:
+                reached = max(0, revision + 1 - checkpoint.changes[0].revision)
+                for change in reversed(checkpoint.changes[:reached]):
+                    for changed, item in change.items:
+                        if changed == key:
+                            return item
+        return self._tree.past.item_at(key, revision)
+
+    @contextmanager
+    def pinned(self, revision: int) -> Iterator[None]:
+        """Keeps the past from this revision on while its snapshot is being read, up to a bound."""
+        self._pins[revision] += 1
+        try:
+            yield
+        finally:
+            self._pins[revision] -= 1
+            if not self._pins[revision]:
+                del self._pins[revision]
+
+    def changes(self, first: int, count: int, bytes_max: int) -> list[Change]:
+        """Returns the changes from this revision on: at least one if it is reached, at most `count`, and no more
+        once they have `bytes_max`. Raises `Compacted`."""
+        for checkpoint in self._checkpoints:
+            if not checkpoint.changes or checkpoint.changes[-1].revision < first:
+                continue
+            skipped = first - checkpoint.changes[0].revision
+            if skipped < 0:
+                break  # it is in the tree
+            return bounded(checkpoint.changes[skipped : skipped + count], bytes_max)
+        return self._tree.past.changes(first, count, bytes_max) if first <= self.revision else []
+
+    def versions(self, key: str, before: int, count: int) -> list[tuple[int, str, Item | None]]:
+        """Returns the changes of a key before this revision, newest first, as far as they are kept."""
+        forgotten = self.oldest()
+        found: list[tuple[int, str, Item | None]] = []
+        for checkpoint in reversed(self._checkpoints):
+            if key in checkpoint.items:
+                found += [
+                    (change.revision, change.write_id, dict(change.items)[key])
+                    for change in reversed(checkpoint.changes)
+                    if forgotten < change.revision < before and key in dict(change.items)
+                ]
+        in_memory_from = found[-1][0] if found else before
+        return [*found, *self._tree.past.versions(key, in_memory_from, count)][:count]
+
+    def oldest(self) -> int:
+        """Returns the oldest revision of which the whole state can be read."""
+        return self._tree.past.oldest()
+
+    def conflicts(self, after: ConflictPlace, count: int) -> list[FoundConflict]:
+        """Returns the conflicts after this place, at most `count` of them, as far as they are kept."""
+        found = self._tree.past.conflicts(after, count)
+        last = found[-1].place if found else after
+        for checkpoint in self._checkpoints:
+            found += [conflict for conflict in checkpoint.conflicts if conflict.place > last]
+        return found[:count]
+
+    def _forget_through(self) -> int:
+        least = self.revision - self._history_revisions * HISTORY_PINNED_FACTOR
+        kept_from = min([self.revision - self._history_revisions, *self._pins])
+        return max(0, least, kept_from)
+
     # Writing
 
     def apply(self, message_id: MessageId, body: bytes) -> list[Applied]:
         """Applies the next message of the log, and returns what each of its writes did."""
-        encoded, expires = decode_batch(body)
-        batch = [(data, decode_write(data)) for data in encoded]
+        batch = decode_batch(body)
+        writes = [(data, decode_write(data)) for data in batch.writes]
         checkpoint = self._growing()
         applied: list[Applied] = []
-        name = str(message_id)
-        for index, (data, write) in enumerate(batch):
-            done = apply(self, write, data, write_id(name, index), self.line, self.revision + 1, expires)
+        message = str(message_id)
+        for index, (data, write) in enumerate(writes):
+            name = write_id(message, index)
+            done = apply(self, write, data, name, self.line, self.revision + 1, batch.expires, batch.basis)
             applied.append(done)
-            self._absorb(write, done, checkpoint)
+            self._absorb(write, name, done, checkpoint)
+            if done.conflicts:
+                checkpoint.conflicts += self._found(done, name, index, batch)
         checkpoint.fates[message_id] = Fate(self.line, tuple([one.outcome for one in applied]))
         checkpoint.outcomes += len(applied)
         self.line += 1
         checkpoint.line, checkpoint.revision = self.line, self.revision
         return applied
 
-    def _absorb(self, write: Write, done: Applied, checkpoint: Checkpoint) -> None:
+    def _absorb(self, write: Write, name: str, done: Applied, checkpoint: Checkpoint) -> None:
         if done.changes:
             self.revision += 1
+            checkpoint.changes.append(Change(self.revision, name, tuple(done.changes.items())))
         for key, item in done.changes.items():
             self._items[key] = (item, checkpoint)
             checkpoint.items[key] = item
-            checkpoint.bytes_estimate += 0 if item is None else len(item.value)
+            if item is None:
+                checkpoint.tombstones[key] = Tombstone(name, self.revision, self.line)
+            else:
+                checkpoint.bytes_estimate += len(item.value)
         if done.remembered is not None and write.idempotency_key is not None:
             checkpoint.memories[write.idempotency_key] = done.remembered
+
+    def _found(self, done: Applied, name: str, index: int, batch: Batch) -> list[FoundConflict]:
+        revision = done.outcome.revision if done.changes else None
+        return [
+            FoundConflict(
+                ConflictPlace(self.revision, self.line, index, number), name, batch.accepted_ms, revision, conflict
+            )
+            for number, conflict in enumerate(done.conflicts)
+        ]
 
     def _growing(self) -> Checkpoint:
         if not self._checkpoints or self._checkpoints[-1].is_full or self._checkpoints[-1] is self._taken:
@@ -144,6 +289,8 @@ class GreenState:
         if checkpoint.line > line_max or (only_full and not checkpoint.is_full):
             return None
         self._taken = checkpoint
+        checkpoint.forget_through = self._forget_through()
+        checkpoint.history_bytes_max = self._history_bytes
         return checkpoint
 
     def written(self, checkpoint: Checkpoint) -> None:
@@ -154,6 +301,16 @@ class GreenState:
                 if self._items[key][1] is checkpoint:
                     del self._items[key]
         self._taken = None
+
+
+def bounded(changes: list[Change], bytes_max: int) -> list[Change]:
+    """Returns the first of the changes, up to the one whose values exceed this many bytes together."""
+    size = 0
+    for place, change in enumerate(changes, start=1):
+        size += sum(len(item.value) for _, item in change.items if item is not None)
+        if size >= bytes_max:
+            return changes[:place]
+    return changes
 
 
 def write_id(message: MessageId | str, index: int) -> str:

@@ -7,6 +7,7 @@ the limits may have changed since."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
 KEY_BYTES_MAX = 480
@@ -97,6 +98,15 @@ class ValueIs:
 Condition: TypeAlias = RevisionIs | WrittenBy | Exists | ValueIs
 
 
+class Merge(StrEnum):
+    """What a write does that was accepted outside a primary component, if others changed its keys meanwhile."""
+
+    LAST = "last"
+    """It is applied at its place in the order, over what is there."""
+    KEEP_GREEN = "keep_green"
+    """It yields: it changes nothing."""
+
+
 class Write(NamedTuple):
     """One request. If all `conditions` hold, it does `then`, else `otherwise`; if that is None, it is rejected."""
 
@@ -104,6 +114,7 @@ class Write(NamedTuple):
     conditions: tuple[Condition, ...] = ()
     otherwise: tuple[Operation, ...] | None = None
     idempotency_key: str | None = None
+    merge: Merge = Merge.LAST
 
 
 # Limits

@@ -18,11 +18,16 @@ that merges a year later; and every retry that a node accepts before W/2 more me
 accepted later still is a duplicate as long as p is remembered, and a new write after that.
 
 The line counts green messages only. A component without a primary may have any number of red ones, and a copy that
-was allowed to expire so much later could miss the memory of one that was decided meanwhile in the primary."""
+was allowed to expire so much later could miss the memory of one that was decided meanwhile in the primary.
+
+A message that was sent outside a primary component says what its node knew (`Basis`). At its place in the order,
+the last change of a key is *concurrent* with a write of it if the node did not know of that change. Then the merge
+changed what the write meets: that is a `Conflict`, and decides whether a write yields (`Merge.KEEP_GREEN`). For
+this the last deletion of a key is remembered for `IDEMPOTENCY_POSITIONS` positions too."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
@@ -36,6 +41,7 @@ from kvstore.store.operations import (
     Exists,
     Get,
     Increment,
+    Merge,
     Operation,
     Put,
     RevisionIs,
@@ -44,8 +50,8 @@ from kvstore.store.operations import (
 )
 
 IDEMPOTENCY_POSITIONS = 1_000_000
-"""For how many messages of the log an idempotency key is remembered. More make retries safe for longer, and the
-table of keys on every disk larger."""
+"""For how many messages of the log an idempotency key, or the deletion of a key, is remembered. More make retries
+safe for longer, and the tables on every disk larger."""
 
 TEXT = "text/plain; charset=utf-8"
 
@@ -61,6 +67,46 @@ class Item(NamedTuple):
     """The write that last changed the key."""
 
 
+class Basis(NamedTuple):
+    """What a node knew when it sent a message outside a primary component."""
+
+    revision: int
+    """The revision of its green state."""
+    known: Mapping[str, int]
+    """The last message that it had of each stream, `<node>.<incarnation>`, with messages that were not green."""
+
+    def has(self, other: LastChange, write_id: str) -> bool:
+        """Whether the node knew of another change when it sent this write, which comes after it in the order. What
+        it had sent itself, in this message or before, it knew: a stream is in the order as it was sent."""
+        if other.revision is not None and other.revision <= self.revision:
+            return True
+        stream, sequence, _ = other.write_id.rsplit(".", 2)
+        return int(sequence) <= self.known.get(stream, 0) or stream == write_id.rsplit(".", 2)[0]
+
+
+class LastChange(NamedTuple):
+    """What changed a key last."""
+
+    write_id: str
+    revision: int | None
+    """None if that write has no final place yet."""
+
+
+class Tombstone(NamedTuple):
+    """The deletion of a key."""
+
+    write_id: str
+    revision: int | None
+    """None if it has no final place yet."""
+    position: int
+
+    def seen_from(self, position: int) -> LastChange | None:
+        """The deletion as the last change of its key, if it is still remembered at this position."""
+        if position - self.position > IDEMPOTENCY_POSITIONS:
+            return None
+        return LastChange(self.write_id, self.revision)
+
+
 class Verdict(StrEnum):
     """What became of a write at its place in the order."""
 
@@ -71,6 +117,9 @@ class Verdict(StrEnum):
     EXPIRED = "expired"
     """It has an idempotency key, and got its place so late that whether the key was used before is forgotten. It
     changed nothing, and is not remembered."""
+    YIELDED = "yielded"
+    """It was accepted outside a primary component with `Merge.KEEP_GREEN`, and one of its keys was changed
+    meanwhile by a write that its node did not know. It changed nothing."""
 
 
 class Why(StrEnum):
@@ -90,14 +139,15 @@ class Outcome(NamedTuple):
     verdict: Verdict
     revision: int | None
     """The revision of the write's changes; None if it changed nothing or has no final place. For a rejected write,
-    the revision of the key that caused the rejection, 0 if there is none. For a duplicate, the first write's."""
+    the revision of the key that caused the rejection, 0 if there is none; for one that yielded, the revision of
+    the change that it yielded to. For a duplicate, the first write's."""
     why: Why = Why.NONE
     key: str = ""
-    """For a rejected write: the key that caused the rejection."""
+    """For a write that was rejected or yielded: the key that was the reason."""
     branch: bool = True
     """For an applied write, or a duplicate of one: whether its conditions held."""
     first_id: str = ""
-    """For a duplicate: the id of the first write."""
+    """For a duplicate: the id of the first write. For a write that yielded: what it yielded to."""
     first_verdict: Verdict = Verdict.APPLIED
     """For a duplicate: what became of the first write."""
 
@@ -117,6 +167,26 @@ class Remembered(NamedTuple):
     """Whether its conditions held."""
 
 
+class ConflictKind(StrEnum):
+    """How a merge changed the outcome or the effect of a write."""
+
+    OVERWROTE = "overwrote"
+    """It put or deleted a key over a change that its node did not know."""
+    REJECTED = "rejected"
+    """It was rejected because of a change that its node did not know."""
+    OTHERWISE = "otherwise"
+    """It did its `else` because of a change that its node did not know."""
+    YIELDED = "yielded"
+
+
+class Conflict(NamedTuple):
+    """A change of a key that the node which accepted a write did not know, and what that did to the write."""
+
+    kind: ConflictKind
+    key: str
+    other: LastChange
+
+
 class Applied(NamedTuple):
     """What a write does to a state."""
 
@@ -126,6 +196,7 @@ class Applied(NamedTuple):
     results: tuple[Item | None, ...] = ()
     """What its key held after each operation of the branch that was taken."""
     remembered: Remembered | None = None
+    conflicts: tuple[Conflict, ...] = ()
 
 
 class Source(Protocol):
@@ -134,6 +205,10 @@ class Source(Protocol):
     def item(self, key: str) -> Item | None: ...
 
     def remembered(self, idempotency_key: str) -> Remembered | None: ...
+
+    def last_change(self, key: str, position: int) -> LastChange | None:
+        """What changed the key last, as seen from this position: None if it never existed, or if its deletion is
+        no longer remembered there."""
 
 
 class _Rejected(Exception):
@@ -157,12 +232,14 @@ def apply(
     position: int,
     next_revision: int | None,
     expires: int,
+    basis: Basis | None = None,
 ) -> Applied:
     """Returns what a write does to a state at this position of the log. `data` are the bytes of the write;
     `next_revision` is its revision if it changes something, None if its place is not final. `expires` is the
-    position after which it is not decided any more if it has an idempotency key."""
+    position after which it is not decided any more if it has an idempotency key. `basis` is what its node knew, if
+    it was sent outside a primary component."""
     if write.idempotency_key is None:
-        return _apply_new(source, write, write_id, next_revision)
+        return _apply_new(source, write, write_id, position, next_revision, basis)
     digest = blake2b(data, digest_size=16).digest()
     known = source.remembered(write.idempotency_key)
     if known is not None and position - known.position <= IDEMPOTENCY_POSITIONS:
@@ -180,7 +257,7 @@ def apply(
         return Applied(outcome, {})
     if position > expires:
         return Applied(Outcome(Verdict.EXPIRED, None), {})
-    applied = _apply_new(source, write, write_id, next_revision)
+    applied = _apply_new(source, write, write_id, position, next_revision, basis)
     outcome = applied.outcome
     memory = Remembered(
         write_id,
@@ -192,25 +269,62 @@ def apply(
         outcome.key,
         outcome.branch,
     )
-    return Applied(outcome, applied.changes, applied.results, memory)
+    return Applied(outcome, applied.changes, applied.results, memory, applied.conflicts)
 
 
-def _apply_new(source: Source, write: Write, write_id: str, next_revision: int | None) -> Applied:
+def _apply_new(
+    source: Source,
+    write: Write,
+    write_id: str,
+    position: int,
+    next_revision: int | None,
+    basis: Basis | None,
+) -> Applied:
     failed = _first_failed(source, write.conditions)
     if failed is not None and write.otherwise is None:
-        return _rejection(source, Why.CONDITION_FAILED, failed.key)
+        return _rejection(source, Why.CONDITION_FAILED, failed.key, write_id, position, basis)
     operations = write.then if failed is None else write.otherwise or ()
     try:
         changes, results = _run(source, operations, write_id, next_revision)
     except _Rejected as rejected:
-        return _rejection(source, rejected.why, rejected.key)
-    revision = next_revision if changes else None
-    return Applied(Outcome(Verdict.APPLIED, revision, branch=failed is None), changes, results)
+        return _rejection(source, rejected.why, rejected.key, write_id, position, basis)
+    outcome = Outcome(Verdict.APPLIED, next_revision if changes else None, branch=failed is None)
+    if basis is None:
+        return Applied(outcome, changes, results)
+    conflicts: list[Conflict] = []
+    if failed is not None:
+        conflicts += _concurrent(source, ConflictKind.OTHERWISE, [failed.key], write_id, position, basis)
+    if write.merge is Merge.KEEP_GREEN:
+        yielded = _concurrent(source, ConflictKind.YIELDED, changes, write_id, position, basis)
+        if yielded:
+            key, other = yielded[0].key, yielded[0].other
+            outcome = Outcome(Verdict.YIELDED, other.revision, Why.NONE, key, False, other.write_id)
+            return Applied(outcome, {}, (), None, tuple(yielded))
+    replaced = {operation.key for operation in operations if isinstance(operation, (Put, Delete))}
+    overwritten = [key for key in changes if key in replaced]
+    conflicts += _concurrent(source, ConflictKind.OVERWROTE, overwritten, write_id, position, basis)
+    return Applied(outcome, changes, results, None, tuple(conflicts))
 
 
-def _rejection(source: Source, why: Why, key: str) -> Applied:
+def _concurrent(
+    source: Source, kind: ConflictKind, keys: Iterable[str], write_id: str, position: int, basis: Basis
+) -> list[Conflict]:
+    """Returns the last changes of these keys that the write's node did not know."""
+    found = []
+    for key in keys:
+        last = source.last_change(key, position)
+        if last is not None and not basis.has(last, write_id):
+            found.append(Conflict(kind, key, last))
+    return found
+
+
+def _rejection(source: Source, why: Why, key: str, write_id: str, position: int, basis: Basis | None) -> Applied:
     item = source.item(key)
-    return Applied(Outcome(Verdict.REJECTED, 0 if item is None else item.revision, why, key, False), {})
+    outcome = Outcome(Verdict.REJECTED, 0 if item is None else item.revision, why, key, False)
+    if basis is None:
+        return Applied(outcome, {})
+    conflicts = _concurrent(source, ConflictKind.REJECTED, [key], write_id, position, basis)
+    return Applied(outcome, {}, conflicts=tuple(conflicts))
 
 
 def _first_failed(source: Source, conditions: Iterable[Condition]) -> Condition | None:

@@ -20,24 +20,31 @@ from corel import (
     Logged,
     MessageId,
     PrimaryConfirmed,
+    Reordered,
     ReplicaEffect,
     Stage,
     StageChanged,
     TooMuch,
 )
 from kvstore.store.config import StoreConfig
+from kvstore.store.feed import Feed
 from kvstore.store.green_state import Checkpoint, GreenState, Tree, write_id
+from kvstore.store.history import Snapshot
 from kvstore.store.pending_writes import PendingWrites
-from kvstore.store.red_state import RedState
+from kvstore.store.red_state import Preview, RedState
 from kvstore.store.replies import Ack, Overloaded, Ready, Respond, Trouble
 from kvstore.store.rounds import Rounds
-from kvstore.store.state import Applied, Item, Outcome, expiry_of
+from kvstore.store.state import Applied, Basis, Item, Outcome, expiry_of
+from kvstore.store.tentative_feed import TentativeFeed
 from kvstore.store.waiters import Deadlines, LogView, Waiter, Waiters
 from kvstore.store.write_codec import encode_batch
 from transport import AT_ONCE, NEVER, BrokenInvariant, Milliseconds
 
 _REPLAY_MESSAGES_MAX = 256
 """How many messages of the log are read at a time when a node starts."""
+
+_PREVIEW_WRITES_MAX = 2_048
+"""Most writes that one request for a preview may have to apply."""
 
 _CHECKPOINT_RETRY_MS = 20.0
 """How long to wait when a checkpoint is due and cannot be taken yet."""
@@ -65,17 +72,22 @@ class Store:
         submit: Callable[[bytes], MessageId],
         check_primary: Callable[[int], None],
         config: StoreConfig | None = None,
+        wall_ms: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`wall_ms` says when writes are accepted, for people to read: nothing is decided by it."""
         self.config = config or StoreConfig()
+        self._wall_ms = wall_ms
         self._log = log
         self._submit = submit
-        self.green = GreenState(tree)
+        self.green = GreenState(tree, self.config.history_revisions, self.config.history_bytes)
         self._red = RedState(self.green, log.body_of)
         self._backlog: deque[Entry] = deque()
         """Green messages that are not applied yet."""
         self._writes = PendingWrites(self.config)
         self._waiters = Waiters(log, check_primary, self.config.waiters_max)
         self._deadlines = Deadlines()
+        self.feed = Feed()
+        self.tentative_feed = TentativeFeed(log)
         self._rounds = Rounds(self.config)
         self._checkpoint_due: Milliseconds = NEVER
         self._replay()
@@ -95,6 +107,8 @@ class Store:
         """Takes any report of the layers below; those that the store does not need are ignored."""
         if isinstance(report, Logged):
             self._writes.logged(report.entries, self._log.stage is Stage.PRIMARY)
+            if self.tentative_feed:
+                self.tentative_feed.logged(report.entries)
             self.dispatch()
         elif isinstance(report, Greened):
             self._on_greened(report)
@@ -102,6 +116,8 @@ class Store:
             self._waiters.confirmed(report.number, self.green.line)
         elif isinstance(report, StageChanged):
             self._on_stage_changed()
+        elif isinstance(report, Reordered) and self.tentative_feed:
+            self.tentative_feed.reordered()
 
     def _on_greened(self, greened: Greened) -> None:
         known = self.green.line + len(self._backlog) - greened.position
@@ -131,11 +147,19 @@ class Store:
             self._rounds.end(len(writes), self._writes.held_count)
             self._writes.answer_green(writes, applied)
         self._waiters.applied(message_id)
+        if self.tentative_feed:
+            self.tentative_feed.applied(message_id, applied)
+        if self.feed:
+            for done in applied:
+                if done.changes and done.outcome.revision is not None:
+                    self.feed.changed(done.outcome.revision, done.changes)
 
     def _on_stage_changed(self) -> None:
         if self._log.stage is Stage.NON_PRIMARY:
             self._writes.accept_red()
         self._waiters.stage_changed()
+        if self.tentative_feed:
+            self.tentative_feed.reordered()
         self.dispatch()
 
     # Writing
@@ -165,7 +189,9 @@ class Store:
             return True
         try:
             expires = expiry_of(batch[0].line)  # that of the write which came first, while least was green
-            message_id = self._submit(encode_batch([write.data for write in batch], expires))
+            basis = None if self._log.stage is Stage.PRIMARY else self._basis()
+            body = encode_batch([write.data for write in batch], expires, self._wall_ms(), basis)
+            message_id = self._submit(body)
         except TooMuch:  # sent again when the log reports what it has logged
             writes.hold_again(batch)
             return False
@@ -175,6 +201,15 @@ class Store:
         writes.sent(message_id, batch)
         self._rounds.begin()
         return True
+
+    def _basis(self) -> Basis:
+        """Returns what this node knows: what it has applied, what is about to be, and what is not green."""
+        known = {f"{stream.name}.{stream.incarnation}": last for stream, last in self._log.queue.have()}
+        for entry in self._backlog:
+            stream, sequence = entry.id
+            name = f"{stream.name}.{stream.incarnation}"
+            known[name] = max(sequence, known.get(name, 0))
+        return Basis(self.green.revision, known)
 
     @property
     def held(self) -> int:
@@ -215,6 +250,17 @@ class Store:
         if self._red.outcome(write_id(message_id, index)) is None:
             return None
         return (Color.YELLOW if self._log.queue.is_yellow(entry) else Color.RED), None
+
+    def red_snapshot(self) -> tuple[Snapshot, Callable[[str], Color]]:
+        """Returns the red state as it is now, and the colour of what each key holds. Raises `Overloaded`."""
+        self._refresh_red()
+        return self._red.snapshot()
+
+    def preview(self) -> list[Preview]:
+        """Returns what each write that is not green would do if it merged onto the green state as it is now, in
+        order. Raises `Overloaded`; the next call continues."""
+        self._refresh_red()
+        return self._red.preview(_PREVIEW_WRITES_MAX)
 
     # Waiting: all of these raise `Overloaded`
 
@@ -280,8 +326,13 @@ class Store:
 
     # The end
 
+    def end_feeds(self) -> None:
+        """Wakes every watcher that waits for a change: none will be served here any more."""
+        self.feed.wake_all(self.green.revision)
+
     def leave(self) -> None:
         """Answers every request: the node has left the others, so nothing that they wait for will happen here."""
         self._writes.leave()
+        self.end_feeds()
         for waiter in list(self._waiters):
             waiter.answer(Trouble.AWAY)

@@ -1,16 +1,18 @@
 """Writes as bytes, and many of them as the body of one message of the log.
 
-    body    msgpack [FORMAT, expires, write, write, …]
-    write   msgpack, as binary: [then, conditions, otherwise or nil, idempotency key or nil]
+    body    msgpack [FORMAT, expires, accepted at, basis or nil, write, write, …]
+    basis   [revision, stream, last sequence, stream, last sequence, …]
+    write   msgpack, as binary: [then, conditions, otherwise or nil, idempotency key or nil, merge policy]
     part    [code, key, …]
 
 A write is encoded once, where it is accepted. Two requests are the same exactly if their bytes are. When a write
-with an idempotency key expires is said once for the whole message and is not part of these bytes: copies of one
-write that expire at different positions are still the same write."""
+with an idempotency key expires, when it was accepted and what its node knew then is said once for the whole
+message and is not part of these bytes: copies of one write that differ in that are still the same write."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgpack
@@ -24,6 +26,7 @@ from kvstore.store.operations import (
     Get,
     Increment,
     InvalidWrite,
+    Merge,
     Operation,
     Put,
     RevisionIs,
@@ -32,17 +35,23 @@ from kvstore.store.operations import (
     WrittenBy,
     check,
 )
+from kvstore.store.state import Basis
 
-FORMAT = 2
-BATCH_OVERHEAD_BYTES = 16
+FORMAT = 3
+BASIS_STREAMS_MAX = 64
+BASIS_BYTES_MAX = BASIS_STREAMS_MAX * 96
+"""A stream and its last message take up to 96 bytes."""
+BATCH_OVERHEAD_BYTES = 32
+"""Most bytes that a body takes for what it says of all its writes, but for its basis."""
 WRITE_OVERHEAD_BYTES = 5
 """Most bytes that a write takes in a body besides its own."""
-WRITE_BYTES_MAX = 1_113_000
+WRITE_BYTES_MAX = 1_106_000
 """Large enough for the largest value with the largest of everything else in a write of one operation, and small
 enough for a write to fit a message of the log (`CorelConfig.body_bytes_max`)."""
 
 _PUT, _DELETE, _INCREMENT, _APPEND, _GET = range(5)
 _REVISION_IS, _WRITTEN_BY, _EXISTS, _VALUE_IS = range(4)
+_MERGES = (Merge.LAST, Merge.KEEP_GREEN)
 
 
 class WriteError(ValueError):
@@ -55,6 +64,10 @@ class Batch(NamedTuple):
     writes: list[bytes]
     expires: int
     """The last position of the log at which those with an idempotency key may still be decided."""
+    accepted_ms: int = 0
+    """When the message was sent, by the wall clock of its node in milliseconds: for people, and nothing else."""
+    basis: Basis | None = None
+    """What its node knew; None if it was sent in a primary component."""
 
 
 def encode_write(write: Write) -> bytes:
@@ -67,6 +80,7 @@ def encode_write(write: Write) -> bytes:
             [_condition_to_list(one) for one in write.conditions],
             otherwise,
             write.idempotency_key,
+            _MERGES.index(write.merge),
         ]
     )
     if len(packed) > WRITE_BYTES_MAX:
@@ -81,22 +95,31 @@ def encode_write(write: Write) -> bytes:
 def decode_write(data: bytes) -> Write:
     """Raises `WriteError` if this is not a write."""
     try:
-        then, conditions, otherwise, idempotency_key = msgpack.unpackb(data)
+        then, conditions, otherwise, idempotency_key, merge = msgpack.unpackb(data)
         if not (idempotency_key is None or type(idempotency_key) is str):
             raise TypeError("an idempotency key is a text")
+        if type(merge) is not int or merge not in range(len(_MERGES)):
+            raise TypeError(f"there is no merge policy {merge!r:.100}")
         return Write(
             tuple(map(_operation, then)),
             tuple(map(_condition, conditions)),
             None if otherwise is None else tuple(map(_operation, otherwise)),
             idempotency_key,
+            _MERGES[merge],
         )
     except (ValueError, TypeError, IndexError, KeyError, AttributeError) as error:
         raise WriteError(f"not a write: {error}") from None
 
 
-def encode_batch(writes: Sequence[bytes], expires: int) -> bytes:
+def encode_batch(writes: Sequence[bytes], expires: int, accepted_ms: int = 0, basis: Basis | None = None) -> bytes:
     """Returns the body of a message with these encoded writes."""
-    packed: bytes = msgpack.packb([FORMAT, expires, *writes])
+    known = None
+    if (
+        basis is not None
+    ):  # of the last streams: a write whose node seems to know less than it did may yield in vain
+        streams = sorted(basis.known.items())[-BASIS_STREAMS_MAX:]
+        known = [basis.revision, *chain.from_iterable(streams)]
+    packed: bytes = msgpack.packb([FORMAT, expires, accepted_ms, known, *writes])
     return packed
 
 
@@ -111,12 +134,24 @@ def decode_batch(body: bytes) -> Batch:
         raise WriteError(f"not a batch of writes: {error}") from None
     if type(form) is not int or form != FORMAT:
         raise WriteError(f"a batch of format {form!r:.100}; we know {FORMAT}")
-    expires, *writes = rest or [None]
-    if type(expires) is not int or not 0 <= expires <= NUMBER_MAX:
-        raise WriteError(f"a batch that expires at {expires!r:.100}")
+    if len(rest) < 3:
+        raise WriteError(f"a batch of {len(rest)} parts")
+    expires, accepted_ms, known, *writes = rest
+    for number in (expires, accepted_ms):
+        if type(number) is not int or not 0 <= number <= NUMBER_MAX:
+            raise WriteError(f"a batch that was accepted at {accepted_ms!r:.100} and expires at {expires!r:.100}")
     if any(type(write) is not bytes for write in writes):
         raise WriteError("a batch holds something that is not a write")
-    return Batch(writes, expires)
+    return Batch(writes, expires, accepted_ms, None if known is None else _basis(known))
+
+
+def _basis(item: Any) -> Basis:
+    if type(item) is not list or len(item) % 2 != 1 or any(type(number) is not int for number in item[::2]):
+        raise WriteError(f"a basis of {item!r:.100}")
+    revision, *known = item
+    if any(type(stream) is not str for stream in known[::2]):
+        raise WriteError(f"a basis of {item!r:.100}")
+    return Basis(revision, dict(zip(known[::2], known[1::2], strict=True)))
 
 
 def _operation_to_list(operation: Operation) -> list[object]:

@@ -42,6 +42,7 @@ def test_every_node_tells_of_which_write_another_is_a_duplicate(cluster: Cluster
     for node in cluster:
         told = node.fate(second["id"], "?wait=green").json
         assert (told["outcome"], told["duplicate_of"]) == ("duplicate", first["id"])
+        assert told["duplicate_outcome"] == "applied"
         assert told["revision"] == first["revision"]
 
 

@@ -6,13 +6,14 @@ import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from corel.disk_errors import DiskFull
+from corel.disk_errors import DiskError, DiskFull
 from kvstore.node.lmdb_tree import LmdbTree
-from kvstore.node.node import Node
+from kvstore.node.node import Node, _oldest_readable
 from kvstore.store.config import StoreConfig
 from kvstore.store.operations import Increment, Put, Write
 from kvstore.store.replies import Ack, Done, Failed, Trouble
@@ -109,3 +110,13 @@ def test_an_exception_in_the_store_stops_the_node(broadcast_port: int, tmp_path:
         await node.close()
 
     asyncio.run(scenario())
+
+
+def test_a_status_can_be_told_while_the_log_has_to_be_opened_again() -> None:
+    class Unreadable:
+        revision = 7
+
+        def oldest(self) -> int:
+            raise DiskError("it has to be opened again")
+
+    assert _oldest_readable(SimpleNamespace(green=Unreadable())) == 7  # type: ignore[arg-type]

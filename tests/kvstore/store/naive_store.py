@@ -12,13 +12,14 @@ from kvstore.store.operations import (
     Delete,
     Exists,
     Get,
+    Merge,
     Operation,
     Put,
     RevisionIs,
     ValueIs,
     Write,
 )
-from kvstore.store.state import Item, Outcome, Verdict, Why
+from kvstore.store.state import Conflict, ConflictKind, Item, LastChange, Outcome, Verdict, Why
 
 _LARGEST = 9_223_372_036_854_775_807
 _LONGEST = 1_048_576
@@ -30,8 +31,9 @@ class _Refused(Exception):
 
 
 class NaiveStore:
-    """The state after all messages so far. Idempotency keys are remembered for `memory_length` messages. A write
-    with a key that is not remembered does nothing in a message that comes after its `last_place`."""
+    """The state after all messages so far. Idempotency keys and deletions are remembered for `memory_length`
+    messages. A write with a key that is not remembered does nothing in a message that comes after its
+    `last_place`."""
 
     def __init__(self, memory_length: int) -> None:
         self.items: dict[str, Item] = {}
@@ -39,15 +41,26 @@ class NaiveStore:
         self.position = 0
         self._memory_length = memory_length
         self._used: dict[str, tuple[Write, int, str, Outcome]] = {}
+        self._touched: dict[str, tuple[str, int, int]] = {}
+        """For each key there ever was, the write that changed it last, its revision and its position."""
+        self._knew: frozenset[str] | None = None
+        self.conflicts: list[list[Conflict]] = []
+        """Of each write of the last message."""
 
-    def message(self, name: str, writes: list[Write], last_place: float) -> list[Outcome]:
-        """Applies the next message of the log, and returns the outcome of each of its writes."""
+    def message(
+        self, name: str, writes: list[Write], last_place: float, knew: frozenset[str] | None = None
+    ) -> list[Outcome]:
+        """Applies the next message of the log, and returns the outcome of each of its writes. `knew` are the names
+        of all messages that its sender had, if it sent it outside a primary component."""
         is_late = self.position > last_place
+        self._knew = None if knew is None else knew | {name}
+        self.conflicts = []
         outcomes = [self._write(f"{name}.{index}", write, is_late) for index, write in enumerate(writes)]
         self.position += 1
         return outcomes
 
     def _write(self, name: str, write: Write, is_late: bool) -> Outcome:
+        self.conflicts.append([])
         if write.idempotency_key in self._used:
             first, position, first_id, what = self._used[write.idempotency_key]
             if self.position <= position + self._memory_length:
@@ -66,18 +79,50 @@ class NaiveStore:
         if wrong and write.otherwise is None:
             return self._refusal(Why.CONDITION_FAILED, wrong[0].key)
         copy = dict(self.items)
-        for operation in (write.otherwise or ()) if wrong else write.then:
+        touched: list[str] = []
+        operations = (write.otherwise or ()) if wrong else write.then
+        for operation in operations:
+            before = copy.get(operation.key)
             try:
                 self._do(copy, operation, name)
             except _Refused as refused:
                 return self._refusal(refused.args[0], operation.key)
-        if copy == self.items:
+            if copy.get(operation.key) is not before and operation.key not in touched:
+                touched.append(operation.key)
+        changed = [key for key in touched if copy.get(key) is not self.items.get(key)]
+        surprises = [key for key in changed if self._is_news(key)]
+        if write.merge is Merge.KEEP_GREEN and surprises:
+            for key in surprises:
+                self._note(ConflictKind.YIELDED, key)
+            other, revision, _ = self._touched[surprises[0]]
+            return Outcome(Verdict.YIELDED, revision, Why.NONE, surprises[0], False, other)
+        if wrong:
+            self._note(ConflictKind.OTHERWISE, wrong[0].key)
+        for key in surprises:
+            if any(isinstance(one, (Put, Delete)) and one.key == key for one in operations):
+                self._note(ConflictKind.OVERWROTE, key)
+        if not changed:
             return Outcome(Verdict.APPLIED, None, branch=not wrong)
         self.items = copy
         self.revision += 1
+        self._touched.update(dict.fromkeys(changed, (name, self.revision, self.position)))
         return Outcome(Verdict.APPLIED, self.revision, branch=not wrong)
 
+    def _is_news(self, key: str) -> bool:
+        """Whether the sender of the message did not have the last change of the key."""
+        if self._knew is None or key not in self._touched:
+            return False
+        name, _, position = self._touched[key]
+        is_remembered = key in self.items or self.position <= position + self._memory_length
+        return is_remembered and name.rpartition(".")[0] not in self._knew
+
+    def _note(self, kind: ConflictKind, key: str) -> None:
+        if self._is_news(key):
+            name, revision, _ = self._touched[key]
+            self.conflicts[-1].append(Conflict(kind, key, LastChange(name, revision)))
+
     def _refusal(self, why: Why, key: str) -> Outcome:
+        self._note(ConflictKind.REJECTED, key)
         revision = self.items[key].revision if key in self.items else 0
         return Outcome(Verdict.REJECTED, revision, why, key, False)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from hypothesis import strategies as st
 
+from corel import MessageId
 from kvstore.store.operations import (
     KEY_BYTES_MAX,
     NUMBER_MAX,
@@ -13,6 +16,7 @@ from kvstore.store.operations import (
     Exists,
     Get,
     Increment,
+    Merge,
     Operation,
     Put,
     RevisionIs,
@@ -20,6 +24,7 @@ from kvstore.store.operations import (
     Write,
     WrittenBy,
 )
+from transport import Machine
 
 KEYS = ("a", "a/b", "日本/🗝")
 IDEMPOTENCY_KEYS = ("once", "once/é")
@@ -60,6 +65,7 @@ def conditions_on(some_keys: st.SearchStrategy[str]) -> st.SearchStrategy[Condit
 
 operations = operations_on(keys)
 conditions = conditions_on(keys)
+merges = st.sampled_from(Merge)
 
 
 def _some(parts: st.SearchStrategy[Operation], most: int) -> st.SearchStrategy[tuple[Operation, ...]]:
@@ -73,6 +79,7 @@ transactions = st.builds(
     st.lists(conditions, max_size=2).map(tuple),
     st.none() | _some(operations, 2),
     st.none() | st.sampled_from(IDEMPOTENCY_KEYS),
+    merges,
 )
 retried = st.builds(
     lambda key, by: Write((Increment("a", by),), idempotency_key=key),
@@ -91,5 +98,73 @@ any_writes = st.builds(
     st.lists(conditions_on(any_keys), max_size=3).map(tuple),
     st.none() | _some(operations_on(any_keys), 3),
     st.none() | st.text(letters, min_size=1, max_size=255),
+    merges,
 )
 """Writes with keys of every kind, for tests without a state."""
+
+
+# Messages of several senders, in an order that their merge may come to
+
+
+class Sent(NamedTuple):
+    """A message, and what its sender knew."""
+
+    id: MessageId
+    writes: list[Write]
+    expires: int
+    knew: frozenset[str] | None
+    """The names of all messages that its sender had; None in a primary component."""
+    line: int
+    """How many messages its sender knew as green, the first ones of the order."""
+    known: dict[str, int]
+    """The last message that its sender had of each stream with others than those."""
+
+
+@st.composite
+def merged_orders(draw: st.DrawFn, most: int = 9) -> list[Sent]:
+    """Draws some messages that were sent in a primary component, then others that nodes sent while each had some
+    of all messages, and merges those in any order in which no message comes before one that its sender had."""
+    counts = dict.fromkeys(_NODES, 0)
+    order: list[Sent] = []
+    for name in draw(_senders(most // 3)):
+        counts[name] += 1
+        order.append(_sent(draw, MessageId(Machine(name, 1), counts[name]), None, 0, {}))
+    lines = {name: draw(st.integers(0, len(order))) for name in _NODES}
+    has: dict[str, dict[str, MessageId]] = {}
+    for name in _NODES:
+        own = [place for place, one in enumerate(order, start=1) if one.id.stream.name == name]
+        extent = max(lines[name], *own, draw(st.integers(0, len(order))))
+        has[name] = {str(one.id): one.id for one in order[:extent]}
+    waiting: list[Sent] = []
+    for name in draw(_senders(most)):
+        has[name].update(has[draw(st.sampled_from(_NODES))])
+        green = {str(one.id) for one in order[: lines[name]]}
+        known: dict[str, int] = {}
+        for message, (machine, sequence) in has[name].items():
+            if message not in green:
+                stream = f"{machine.name}.{machine.incarnation}"
+                known[stream] = max(sequence, known.get(stream, 0))
+        counts[name] += 1
+        message_id = MessageId(Machine(name, 1), counts[name])
+        sent = _sent(draw, message_id, frozenset(has[name]), lines[name], known)
+        has[name][str(sent.id)] = sent.id
+        waiting.append(sent)
+    while waiting:
+        names = {str(one.id) for one in waiting}
+        free = [one for one in waiting if one.knew is not None and not one.knew & names]
+        order.append(draw(st.sampled_from(free)))
+        waiting.remove(order[-1])
+    return order
+
+
+_NODES = "abc"
+
+
+def _senders(most: int) -> st.SearchStrategy[list[str]]:
+    return st.lists(st.sampled_from(_NODES), max_size=most)
+
+
+def _sent(
+    draw: st.DrawFn, message_id: MessageId, knew: frozenset[str] | None, line: int, known: dict[str, int]
+) -> Sent:
+    return Sent(message_id, draw(batches), draw(st.integers(0, 14)), knew, line, known)

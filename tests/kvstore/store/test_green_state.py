@@ -18,10 +18,12 @@ from kvstore.node import lmdb_tree
 from kvstore.node.lmdb_tree import LmdbTree
 from kvstore.store import green_state, state
 from kvstore.store.green_state import CHECKPOINT_ITEMS_MAX, Checkpoint, Fate, GreenState, Tree, write_id
+from kvstore.store.history import ConflictPlace
 from kvstore.store.operations import Append, Delete, Exists, Get, Increment, Operation, Put, Write
 from kvstore.store.state import (
     IDEMPOTENCY_POSITIONS,
     Applied,
+    Basis,
     Item,
     Outcome,
     Remembered,
@@ -31,7 +33,7 @@ from kvstore.store.state import (
 )
 from kvstore.store.write_codec import encode_batch, encode_write
 from tests.kvstore.store.naive_store import NaiveStore
-from tests.kvstore.store.strategies import IDEMPOTENCY_KEYS, KEYS, batches
+from tests.kvstore.store.strategies import IDEMPOTENCY_KEYS, KEYS, Sent, batches, merged_orders
 from tests.simulator.store.memory_tree import MemoryTree
 from tests.transport.strategies import thorough
 from transport.messages import Machine
@@ -39,6 +41,7 @@ from transport.messages import Machine
 A = Machine("a", 1)
 EVERYTHING = 10**9
 """A line that bounds nothing."""
+FIRST_PLACE = ConflictPlace(0, 0, 0, 0)
 
 
 class Disk(Tree, Protocol):
@@ -86,8 +89,8 @@ def message(sequence: int) -> MessageId:
     return MessageId(A, sequence)
 
 
-def body(*writes: Write, expires: int = EVERYTHING) -> bytes:
-    return encode_batch([encode_write(write) for write in writes], expires)
+def body(*writes: Write, expires: int = EVERYTHING, accepted_ms: int = 0, basis: Basis | None = None) -> bytes:
+    return encode_batch([encode_write(write) for write in writes], expires, accepted_ms, basis)
 
 
 class Node:
@@ -96,13 +99,24 @@ class Node:
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
         self.green = GreenState(disk)
-        self.log: list[bytes] = []
+        self.log: list[tuple[MessageId, bytes]] = []
         self.applied: list[list[Applied]] = []
         self.taken: Checkpoint | None = None
+        self.is_on_disk = False
+        """Whether the taken checkpoint has been written."""
 
-    def apply(self, *writes: Write, expires: int = EVERYTHING) -> list[Applied]:
-        self.log.append(body(*writes, expires=expires))
-        self.applied.append(self.green.apply(message(len(self.log)), self.log[-1]))
+    def apply(
+        self, *writes: Write, expires: int = EVERYTHING, sender: str = "a", basis: Basis | None = None
+    ) -> list[Applied]:
+        """Applies the next message of a sender."""
+        sequence = 1 + sum(message_id.stream.name == sender for message_id, _ in self.log)
+        message_id = MessageId(Machine(sender, 1), sequence)
+        return self.take_in(message_id, body(*writes, expires=expires, accepted_ms=len(self.log), basis=basis))
+
+    def take_in(self, message_id: MessageId, body: bytes) -> list[Applied]:
+        """Applies the next message."""
+        self.log.append((message_id, body))
+        self.applied.append(self.green.apply(message_id, body))
         return self.applied[-1]
 
     def do(self, *operations: Operation) -> Applied:
@@ -110,13 +124,15 @@ class Node:
 
     def take(self, line_max: int = EVERYTHING, only_full: bool = False) -> Checkpoint | None:
         taken = self.green.take_checkpoint(line_max, only_full)
-        self.taken = taken or self.taken
+        if taken is not None:
+            self.taken, self.is_on_disk = taken, False
         return taken
 
     def write(self) -> None:
         """Writes the taken checkpoint to disk, without telling the green state."""
-        if self.taken is not None:
+        if self.taken is not None and not self.is_on_disk:
             self.disk.apply(self.taken)
+            self.is_on_disk = True
 
     def written(self) -> None:
         if self.taken is not None:
@@ -128,12 +144,12 @@ class Node:
         self.take()
         self.written()
 
-    def restart(self) -> None:
+    def restart(self, green_of: Callable[[Disk], GreenState] = GreenState) -> None:
         """Starts again with nothing but the disk and the log."""
         self.disk = self.disk.reopened()
-        self.green, self.taken = GreenState(self.disk), None
+        self.green, self.taken = green_of(self.disk), None
         for place in range(self.green.line, len(self.log)):
-            assert self.green.apply(message(place + 1), self.log[place]) == self.applied[place]
+            assert self.green.apply(*self.log[place]) == self.applied[place]
 
     def picture(self) -> tuple[object, ...]:
         """Everything that can be read of the state."""
@@ -142,7 +158,9 @@ class Node:
             (green.line, green.revision),
             [green.item(key) for key in KEYS],
             [green.remembered(key) for key in IDEMPOTENCY_KEYS],
-            [green.fate(message(sequence)) for sequence in range(len(self.log) + 2)],
+            [green.fate(message_id) for message_id, _ in self.log],
+            [green.last_change(key, green.line) for key in KEYS],
+            green.conflicts(FIRST_PLACE, EVERYTHING),
         )
 
 
@@ -324,7 +342,7 @@ def test_everything_in_a_checkpoint_comes_back_from_the_disk_as_it_was(node: Nod
             [("é" * 255, Verdict.APPLIED, 2**40), ("é" * 254, Verdict.REJECTED, 0), ("y", Verdict.APPLIED, None)]
         )
     }
-    node.disk.apply(Checkpoint(9, 4, dict(items), fates, memories))
+    node.disk.apply(Checkpoint(9, 4, dict(items), fates=fates, memories=memories))
     again = node.disk = node.disk.reopened()
     assert (again.line, again.revision) == (9, 4)
     assert {key: again.item(key) for key in items} == items
@@ -448,21 +466,26 @@ def test_a_start_from_any_checkpoint_comes_to_the_same(
 
 
 @settings(thorough, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.tuples(batches, st.integers(0, 12)), max_size=12), st.sets(st.integers(0, 12)))
+@given(merged_orders(), st.sets(st.integers(0, 12)))
 def test_forgetting_on_disk_changes_no_outcome(
-    tmp_path_factory: pytest.TempPathFactory, messages: list[tuple[list[Write], int]], checkpoints: set[int]
+    tmp_path_factory: pytest.TempPathFactory, order: list[Sent], checkpoints: set[int]
 ) -> None:
     node, naive = Node(LmdbDisk(tmp_path_factory.mktemp("store"))), NaiveStore(memory_length=2)
+    revisions = [0]
     with pytest.MonkeyPatch.context() as patch:
         for module in (state, lmdb_tree):
             patch.setattr(module, "IDEMPOTENCY_POSITIONS", 2)
-        for number, (writes, expires) in enumerate(messages):
-            done = [one.outcome._replace(branch=True) for one in node.apply(*writes, expires=expires)]
-            expected = naive.message(str(message(number + 1)), writes, expires)
-            assert done == [outcome._replace(branch=True) for outcome in expected]
+        for number, (message_id, writes, expires, knew, line, known) in enumerate(order):
+            basis = None if knew is None else Basis(revisions[line], known)
+            done = node.take_in(message_id, body(*writes, expires=expires, basis=basis))
+            expected = naive.message(str(message_id), writes, expires, knew)
+            outcomes = [one.outcome._replace(branch=True) for one in done]
+            assert outcomes == [outcome._replace(branch=True) for outcome in expected]
+            assert [list(one.conflicts) for one in done] == naive.conflicts
             if number in checkpoints:
                 node.checkpoint()
                 node.restart()
-            assert node.green.revision == naive.revision
             assert {key: item for key in KEYS if (item := node.green.item(key))} == naive.items
+            revisions.append(naive.revision)
+            assert node.green.revision == naive.revision
     node.disk.close()

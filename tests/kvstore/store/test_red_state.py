@@ -17,6 +17,7 @@ from kvstore.store.operations import (
     Delete,
     Exists,
     Increment,
+    Merge,
     Operation,
     Put,
     RevisionIs,
@@ -24,9 +25,9 @@ from kvstore.store.operations import (
     WrittenBy,
 )
 from kvstore.store.red_state import RedState
-from kvstore.store.state import Item, Outcome, Remembered, Verdict, Why
+from kvstore.store.state import Basis, Item, Outcome, Remembered, Verdict, Why
 from kvstore.store.write_codec import decode_batch, encode_batch, encode_write
-from tests.kvstore.store.strategies import IDEMPOTENCY_KEYS, KEYS, batches
+from tests.kvstore.store.strategies import IDEMPOTENCY_KEYS, KEYS, Sent, batches, merged_orders
 from tests.simulator.store.memory_tree import MemoryTree
 from tests.transport.strategies import thorough
 from transport.messages import Machine, ViewId
@@ -226,6 +227,26 @@ def test_what_is_only_added_is_all_that_is_applied() -> None:
     assert red.item("n") == Item(b"3", state.TEXT, None, "a.1.3.0")
 
 
+def test_a_write_yields_to_what_is_not_green_either_but_not_to_a_deletion_of_long_ago() -> None:
+    node = Node()
+    entries = [doing("b1", Put("k", b"b"), Put("l", b"b")), doing("b2", Delete("l")), doing("b3")]
+    for number, key in enumerate("kl", 1):
+        yielding = Write((Put(key, b"c"),), merge=Merge.KEEP_GREEN)
+        body = encode_batch([encode_write(yielding)], 10**9, 0, Basis(0, {}))
+        entries.append(Entry(MessageId(Machine("c", number), 1), 9, VIEW, body))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(state, "IDEMPOTENCY_POSITIONS", 2)
+        node.red.refresh(entries, yellows=0)
+        outcomes = [node.red.outcome(f"c.{number}.1.0") for number in (1, 2)]
+        assert outcomes[0] == Outcome(Verdict.YIELDED, None, Why.NONE, "k", False, "b.1.1.0")
+        assert outcomes[1] == Outcome(Verdict.APPLIED, None)
+        node.make_green(*entries)
+    assert [node.green.item(key) for key in "kl"] == [
+        Item(b"b", "application/octet-stream", 1, "b.1.1.0"),
+        Item(b"c", "application/octet-stream", 3, "c.2.1.0"),
+    ]
+
+
 # Any history
 
 
@@ -276,15 +297,17 @@ def check_colors(node: Node) -> None:
 
 
 @thorough
-@given(st.lists(batches, max_size=4), st.lists(batches, max_size=6), st.integers(1, 6), st.integers(0, 12))
-def test_the_red_state_is_the_green_one_to_come(
-    green: list[list[Write]], red: list[list[Write]], memory_length: int, expires: int
-) -> None:
+@given(merged_orders(most=7), st.integers(0, 7), st.integers(1, 6))
+def test_the_red_state_is_the_green_one_to_come(order: list[Sent], green: int, memory_length: int) -> None:
+    node, revisions = Node(), [0]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(state, "IDEMPOTENCY_POSITIONS", memory_length)
-        node = Node()
-        node.make_green(*entries_of("a", green))
-        entries = entries_of("b", [before_revision(node.green.revision, writes) for writes in red], expires)
+        for sent in order[:green]:
+            node.make_green(entry_of(sent, revisions, sent.writes))
+            revisions.append(node.green.revision)
+        revisions += [node.green.revision] * len(order)  # no sender knew more as green
+        last = node.green.revision
+        entries = [entry_of(sent, revisions, before_revision(last, sent.writes)) for sent in order[green:]]
         node.red.refresh(entries, yellows=0)
         tentative = looks(node.red)
         outcomes = [[bare(node.red.outcome(name)) for name in names(one)] for one in entries]
@@ -293,6 +316,13 @@ def test_the_red_state_is_the_green_one_to_come(
             applied = node.green.apply(one.id, body_of(one))
             assert [bare(done.outcome) for done in applied] == expected
         assert looks(node.green) == tentative
+
+
+def entry_of(sent: Sent, revisions: list[int], writes: list[Write]) -> Entry:
+    """Returns the message with these writes, and with its sender's basis."""
+    basis = None if sent.knew is None else Basis(revisions[sent.line], sent.known)
+    body = encode_batch([encode_write(write) for write in writes], sent.expires, 0, basis)
+    return Entry(sent.id, 1, VIEW, body)
 
 
 @thorough

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from kvstore.store import state
 from kvstore.store.operations import (
@@ -27,9 +26,12 @@ from kvstore.store.state import (
     IDEMPOTENCY_POSITIONS,
     TEXT,
     Applied,
+    Basis,
     Item,
+    LastChange,
     Outcome,
     Remembered,
+    Tombstone,
     Verdict,
     Why,
     apply,
@@ -37,7 +39,7 @@ from kvstore.store.state import (
 )
 from kvstore.store.write_codec import encode_write
 from tests.kvstore.store.naive_store import NaiveStore
-from tests.kvstore.store.strategies import batches
+from tests.kvstore.store.strategies import Sent, merged_orders
 from tests.transport.strategies import thorough
 
 NUMBER = "application/x-number"
@@ -49,6 +51,7 @@ class Run:
     def __init__(self, is_final: bool = True) -> None:
         self.items: dict[str, Item] = {}
         self.memories: dict[str, Remembered] = {}
+        self.tombstones: dict[str, Tombstone] = {}
         self.revision = 0
         self.position = 0
         self._is_final = is_final
@@ -59,16 +62,26 @@ class Run:
     def remembered(self, idempotency_key: str) -> Remembered | None:
         return self.memories.get(idempotency_key)
 
-    def write(self, write: Write, name: str | None = None, expires: int = NUMBER_MAX) -> Applied:
+    def last_change(self, key: str, position: int) -> LastChange | None:
+        item = self.items.get(key)
+        if item is not None:
+            return LastChange(item.write_id, item.revision)
+        return self.tombstones[key].seen_from(position) if key in self.tombstones else None
+
+    def write(
+        self, write: Write, name: str | None = None, expires: int = NUMBER_MAX, basis: Basis | None = None
+    ) -> Applied:
         self.position += 1
         revision = self.revision + 1 if self._is_final else None
         data, name = encode_write(write), name or f"w{self.position}"
-        done = apply(self, write, data, name, self.position, revision, expires)
+        done = apply(self, write, data, name, self.position, revision, expires, basis)
         self.revision += bool(done.changes)
         for key, item in done.changes.items():
             self.items.pop(key, None)
             if item is not None:
                 self.items[key] = item
+            else:
+                self.tombstones[key] = Tombstone(name, self.revision, self.position)
         if done.remembered is not None and write.idempotency_key is not None:
             self.memories[write.idempotency_key] = done.remembered
         return done
@@ -495,15 +508,20 @@ def comparable(outcome: Outcome) -> Outcome:
 
 
 @thorough
-@given(st.lists(st.tuples(batches, st.integers(0, 14)), max_size=12))
-def test_any_writes_come_to_what_a_naive_store_makes_of_them(messages: list[tuple[list[Write], int]]) -> None:
+@given(merged_orders(most=12))
+def test_any_writes_come_to_what_a_naive_store_makes_of_them(order: list[Sent]) -> None:
+    """The naive store is told all messages that a sender had, the real one the sender's basis."""
     run, naive = Run(), NaiveStore(memory_length=4)
+    revisions = [0]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(state, "IDEMPOTENCY_POSITIONS", 4)
-        for number, (writes, expires) in enumerate(messages, 1):
-            expected = naive.message(f"a.1.{number}", writes, expires - 1)  # it counts from 0
+        for number, (message_id, writes, expires, knew, line, known) in enumerate(order, 1):
+            basis = None if knew is None else Basis(revisions[line], known)
+            expected = naive.message(str(message_id), writes, expires - 1, knew)  # it counts from 0
             for index, write in enumerate(writes):
                 run.position = number - 1  # where `write` counts from
-                outcome = run.write(write, f"a.1.{number}.{index}", expires).outcome
-                assert comparable(outcome) == comparable(expected[index])
+                done = run.write(write, f"{message_id}.{index}", expires, basis)
+                assert comparable(done.outcome) == comparable(expected[index])
+                assert list(done.conflicts) == naive.conflicts[index]
             assert (run.items, run.revision) == (naive.items, naive.revision)
+            revisions.append(naive.revision)

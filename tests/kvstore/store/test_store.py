@@ -157,7 +157,7 @@ def test_what_comes_while_a_message_is_on_its_way_to_disk_leaves_in_the_next() -
 
 
 def test_a_batch_is_bounded_and_a_large_write_travels_alone() -> None:
-    cluster = primary(replace(NO_WAITS, batch_bytes_max=300))
+    cluster = primary(replace(NO_WAITS, batch_bytes_max=320))
     cluster.disk("a").hold()
     waiters = [cluster.ask("a", Put(f"k{n}", bytes(size))) for n, size in enumerate((1, 100, 100, 1_000, 1))]
     cluster.disk("a").release()

@@ -18,13 +18,17 @@ from kvstore.store.operations import (
     Exists,
     Get,
     Increment,
+    Merge,
     Put,
     RevisionIs,
     ValueIs,
     Write,
     WrittenBy,
 )
+from kvstore.store.state import Basis
 from kvstore.store.write_codec import (
+    BASIS_BYTES_MAX,
+    BASIS_STREAMS_MAX,
     BATCH_OVERHEAD_BYTES,
     FORMAT,
     WRITE_OVERHEAD_BYTES,
@@ -37,6 +41,7 @@ from kvstore.store.write_codec import (
 )
 from tests.kvstore.store.strategies import any_writes, writes
 from tests.transport.strategies import almost_frames, structures, thorough
+from transport.messages import NAME_BYTES_MAX, SEQUENCE_MAX
 
 EVERYTHING = Write(
     (
@@ -49,6 +54,13 @@ EVERYTHING = Write(
     (RevisionIs("a", NUMBER_MAX), WrittenBy("b", "a.1.7.0"), Exists("c", False), ValueIs("d", b"x")),
     (Get("f"),),
     "once",
+    Merge.KEEP_GREEN,
+)
+numbers = st.integers(0, NUMBER_MAX)
+bases = st.none() | st.builds(
+    Basis,
+    numbers,
+    st.dictionaries(st.builds("{}.{}".format, st.sampled_from("abé"), numbers), numbers, max_size=4),
 )
 
 
@@ -72,6 +84,7 @@ def test_the_bytes_of_a_write_stay_what_they_are() -> None:
         [[0, "a", NUMBER_MAX], [1, "b", "a.1.7.0"], [2, "c", False], [3, "d", b"x"]],
         [[4, "f"]],
         "once",
+        1,
     ]
     assert decode_write(encode_write(EVERYTHING)) == EVERYTHING
 
@@ -104,7 +117,11 @@ almost_parts = st.lists(
     st.tuples(st.integers(0, 5), st.sampled_from(("k", "", b"k", 7))).map(list) | almost_frames, max_size=3
 )
 almost_writes = st.tuples(
-    almost_parts, almost_parts, st.none() | almost_parts, st.none() | st.sampled_from(("i", "", 7))
+    almost_parts,
+    almost_parts,
+    st.none() | almost_parts,
+    st.none() | st.sampled_from(("i", "", 7)),
+    st.sampled_from((0, 1, 2, -1, None, True)),
 )
 
 
@@ -116,7 +133,7 @@ def test_no_structure_is_more_than_an_error(item: object) -> None:
         with suppress(WriteError):
             decode(data)
     with suppress(WriteError):
-        for write in decode_batch(msgpack.packb([FORMAT, 7, item, data])).writes:
+        for write in decode_batch(msgpack.packb([FORMAT, 7, 7, item, data])).writes:
             decode_write(write)
 
 
@@ -175,21 +192,34 @@ def test_what_is_nearly_a_write_is_an_error(items: tuple[object, ...]) -> None:
 
 
 @thorough
-@given(st.lists(any_writes, max_size=5), st.integers(0, NUMBER_MAX))
-def test_a_batch_gives_back_its_writes_in_order_and_when_they_expire(some: list[Write], expires: int) -> None:
-    bodies = [encode_write(write) for write in some]
-    assert decode_batch(encode_batch(bodies, expires)) == Batch(bodies, expires)
+@given(st.lists(any_writes, max_size=5), numbers, numbers, bases)
+def test_a_batch_gives_back_its_writes_and_what_it_says_of_them(
+    some: list[Write], expires: int, accepted_ms: int, basis: Basis | None
+) -> None:
+    batch = Batch([encode_write(write) for write in some], expires, accepted_ms, basis)
+    assert decode_batch(encode_batch(*batch)) == batch
 
 
 def test_the_bytes_of_a_batch_stay_what_they_are() -> None:
-    assert msgpack.unpackb(encode_batch([b"one", b"two"], 17)) == [2, 17, b"one", b"two"]
+    assert msgpack.unpackb(encode_batch([b"one", b"two"], 17, 5)) == [3, 17, 5, None, b"one", b"two"]
+    basis = Basis(7, {"b.2": 4, "a.1": 9})
+    assert msgpack.unpackb(encode_batch([], 17, 5, basis)) == [3, 17, 5, [7, "a.1", 9, "b.2", 4]]
 
 
 @pytest.mark.parametrize("sizes", [[], [0], [300] * 20, [70_000] * 3, [1] * 70_000, [VALUE_BYTES_MAX]])
 def test_a_batch_takes_no_more_room_than_it_is_said_to(sizes: list[int]) -> None:
-    body = encode_batch([bytes(size) for size in sizes], NUMBER_MAX)
+    body = encode_batch([bytes(size) for size in sizes], NUMBER_MAX, NUMBER_MAX)
     assert len(body) <= sum(sizes) + WRITE_OVERHEAD_BYTES * len(sizes) + BATCH_OVERHEAD_BYTES
     assert [len(write) for write in decode_batch(body).writes] == sizes
+
+
+def test_a_basis_takes_no_more_room_than_it_is_said_to() -> None:
+    streams = {f"{'x' * NAME_BYTES_MAX}.{2**63 + number}": SEQUENCE_MAX for number in range(BASIS_STREAMS_MAX + 9)}
+    body = encode_batch([], NUMBER_MAX, NUMBER_MAX, Basis(NUMBER_MAX, streams))
+    assert len(body) <= BATCH_OVERHEAD_BYTES + BASIS_BYTES_MAX
+    basis = decode_batch(body).basis
+    assert basis is not None
+    assert len(basis.known) == BASIS_STREAMS_MAX
 
 
 @pytest.mark.parametrize("body", [b"", msgpack.packb([]), msgpack.packb(7), msgpack.packb(None), b"\xc1"])
@@ -201,10 +231,19 @@ def test_what_is_not_a_batch_is_an_error(body: bytes) -> None:
 @pytest.mark.parametrize("form", [0, FORMAT - 1, FORMAT + 1, "1", None])
 def test_a_batch_of_another_format_is_an_error_that_says_so(form: object) -> None:
     with pytest.raises(WriteError, match="format"):
-        decode_batch(msgpack.packb([form, 7, encode_write(EVERYTHING)]))
+        decode_batch(msgpack.packb([form, 7, 7, None, encode_write(EVERYTHING)]))
 
 
-@pytest.mark.parametrize("rest", [[], [None], [-1], [True], ["7"], [NUMBER_MAX + 1], [b""]])
-def test_a_batch_that_does_not_say_when_it_expires_is_an_error(rest: list[object]) -> None:
-    with pytest.raises(WriteError, match="a batch that expires at"):
-        decode_batch(msgpack.packb([FORMAT, *rest]))
+@pytest.mark.parametrize("number", [None, -1, True, "7", NUMBER_MAX + 1, b""])
+def test_a_batch_that_does_not_say_when_it_was_accepted_and_expires_is_an_error(number: object) -> None:
+    for rest in ([number, 1, None], [1, number, None]):
+        with pytest.raises(WriteError, match="a batch that was accepted at"):
+            decode_batch(msgpack.packb([FORMAT, *rest]))
+    with pytest.raises(WriteError, match="of 2 parts"):
+        decode_batch(msgpack.packb([FORMAT, 1, 1]))
+
+
+@pytest.mark.parametrize("basis", [7, [], [1, "a.1"], [1, 2, 3], [None], [1, "a.1", None], ["a.1"]])
+def test_what_is_not_a_basis_is_an_error(basis: object) -> None:
+    with pytest.raises(WriteError, match="a basis of"):
+        decode_batch(msgpack.packb([FORMAT, 1, 1, basis]))

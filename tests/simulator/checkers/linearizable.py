@@ -39,6 +39,8 @@ class Linearizable(StoreChecker):
         for number, request in enumerate(self.history.requests):
             if request.invoked_at < NEVER and not _is_reused(request):
                 placed = places.get(request.data)
+                if placed is not None and placed.outcome.verdict is Verdict.YIELDED:
+                    continue  # it has no effect, and neither have its copies
                 stamp = placed.write_id if placed is not None else f"unplaced {number}"
                 has_place = placed is not None and placed.outcome.why is not Why.IDEMPOTENCY_KEY_REUSED
                 hint = (placed.position, placed.place) if placed is not None and has_place else _UNPLACED

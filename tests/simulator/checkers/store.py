@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from corel.messages import Color, MessageId
+from kvstore.store.feed import Interest
+from kvstore.store.history import Change, ConflictPlace, FoundConflict, Span
 from kvstore.store.operations import Write
 from kvstore.store.replies import Ack, Answer, Done, Failed, Trouble
 from kvstore.store.state import Item, Outcome, Verdict
@@ -95,6 +97,73 @@ class Read:
 
 
 @dataclass(slots=True)
+class Watch:
+    """What a watcher has seen, on all nodes together. If its node no longer keeps what comes next, it ends, and
+    the watcher begins another one."""
+
+    interest: Interest
+    first: int
+    """The first revision that it asked for."""
+    next: int
+    """The first revision that it has not asked for successfully, when it ended."""
+    seen: list[Change] = field(default_factory=list)
+    has_ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a list, which has at most `count` keys."""
+
+    node: str
+    revision: int
+    span: Span
+    is_reverse: bool
+    count: int
+    items: tuple[tuple[str, Item], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """A part of the history of a key."""
+
+    node: str
+    key: str
+    before: int
+    count: int
+    oldest: int
+    """The revision up to which the node has forgotten the past."""
+    revision: int
+    """The revision of the node's green state."""
+    found: tuple[tuple[int, str, Item | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConflictPage:
+    """A part of a node's conflicts, at most `count`, when it had applied `line` messages."""
+
+    node: str
+    after: ConflictPlace
+    count: int
+    oldest: int
+    line: int
+    found: tuple[FoundConflict, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NoLongerKept:
+    """A node's answer that the past is not kept which was asked for."""
+
+    node: str
+    asked: int
+    """The revision whose state was to be read."""
+    oldest: int
+    revision: int
+    """The revision of the node's green state."""
+    is_pinned: bool
+    """Whether it was kept when it was pinned, and is pinned still."""
+
+
+@dataclass(slots=True)
 class StoreHistory:
     """What has happened at any node."""
 
@@ -102,8 +171,11 @@ class StoreHistory:
     replay: Replay
     idempotency_positions: int = 1_000_000
     """For how many messages an idempotency key is remembered."""
+    history_revisions: int = 100_000
+    """For how many revisions the past must be kept."""
     requests: list[Request] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
+    watches: list[Watch] = field(default_factory=list)
 
 
 class StoreChecker:
@@ -126,6 +198,18 @@ class StoreChecker:
 
     def written(self, node: str, tree: MemoryTree, log_line: int) -> None:
         """The tree on the node's disk has changed; `log_line` is how much of the green order is on that disk."""
+
+    def listed(self, page: Page) -> None:
+        """A node has answered with a part of a list."""
+
+    def dated(self, versions: Versions) -> None:
+        """A node has answered with the history of a key."""
+
+    def conflicts_shown(self, page: ConflictPage) -> None:
+        """A node has shown conflicts."""
+
+    def compacted(self, refusal: NoLongerKept) -> None:
+        """A node has answered that it no longer keeps what it was asked for."""
 
     def disk_replaced(self, node: str, lost: Collection[MessageId]) -> None:
         """The node's disk was replaced by an empty one, and these messages were on no other."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from corel import checked_values
 from corel.lmdb_log import LmdbLog, Reading
+from kvstore.node import lmdb_history
 from kvstore.node.coming_back import ComingBack
+from kvstore.node.lmdb_history import LmdbHistory
+from kvstore.node.lmdb_tree import LmdbTree
 from kvstore.node.synced_numbers import ClockFloor
 from tests.corel import test_lmdb_log, test_rot
 from tests.kvstore.node import test_clock_floor, test_coming_back
+from tests.kvstore.store import test_past_on_disk
 from tests.simulator.mutation import Edit, Mutant
 
 SEEDS_MAX = 0
@@ -94,6 +98,118 @@ MUTANTS = [
         (),
         (Edit(LmdbLog, "_green_arrivals", "if end not in (None, start):", "if False:"),),
         test=test_rot.test_a_gap_in_the_order_is_noticed,
+    ),
+    # The past on disk
+    Mutant(
+        "a change replaced what was on disk, and not what the change before it put",
+        (),
+        (
+            Edit(
+                LmdbHistory,
+                "_append",
+                "records[key] if key in records else transaction.get(name, db=self._items)",
+                "transaction.get(name, db=self._items)",
+            ),
+        ),
+        test=test_past_on_disk.test_a_key_that_changes_often_in_one_checkpoint_has_all_its_values,
+    ),
+    Mutant(
+        "what a key held at a revision is what that revision replaced",
+        (),
+        (Edit(lmdb_history._Reader, "item", "_key(self._revision + 1)", "_key(self._revision)"),),
+        test=test_past_on_disk.test_a_key_that_changes_often_in_one_checkpoint_has_all_its_values,
+    ),
+    Mutant(
+        "keys that are gone are not listed where they were",
+        (),
+        (Edit(LmdbHistory, "_walk_past", "name > current if is_reverse else name < current", "name < current"),),
+        test=test_past_on_disk.test_keys_that_are_gone_and_keys_that_are_new_are_listed_where_they_were,
+    ),
+    Mutant(
+        "changes are read one revision too late",
+        (),
+        (Edit(LmdbHistory, "changes", "if revision < first or", "if revision <= first or"),),
+        test=test_past_on_disk.test_changes_are_read_from_the_middle_of_a_message_on,
+    ),
+    Mutant(
+        "a message that is forgotten is forgotten up to its first revision",
+        (),
+        (
+            Edit(
+                LmdbHistory,
+                "write",
+                "forgotten, size = max(forgotten, through)",
+                "forgotten, size = max(forgotten, first)",
+            ),
+        ),
+        test=test_past_on_disk.test_a_message_is_forgotten_as_a_whole_oldest_first,
+    ),
+    Mutant(
+        "a message is forgotten when its first revision may be",
+        (),
+        (
+            Edit(
+                LmdbHistory,
+                "write",
+                "if through > checkpoint.forget_through and",
+                "if first > checkpoint.forget_through and",
+            ),
+        ),
+        test=test_past_on_disk.test_a_message_is_forgotten_as_a_whole_oldest_first,
+    ),
+    Mutant(
+        "with one version of a key all are forgotten",
+        (),
+        (
+            Edit(
+                LmdbHistory,
+                "_delete",
+                "transaction.delete(key.encode(), _key(revision),",
+                "transaction.delete(key.encode(),",
+            ),
+        ),
+        test=test_past_on_disk.test_the_index_keeps_what_is_kept,
+    ),
+    Mutant(
+        "the past may be as large as it likes",
+        (),
+        (Edit(LmdbHistory, "write", " and size <= checkpoint.history_bytes_max", ""),),
+        test=test_past_on_disk.test_a_large_past_is_forgotten_sooner,
+    ),
+    Mutant(
+        "versions are shown that are forgotten and not deleted yet",
+        (),
+        (Edit(LmdbHistory, "versions", "> forgotten:", ">= 0:"),),
+        test=test_past_on_disk.test_versions_that_are_forgotten_and_not_deleted_yet_are_not_shown,
+    ),
+    Mutant(
+        "conflicts of the newest revision are forgotten too",
+        (),
+        (Edit(LmdbHistory, "_write_conflicts", "> forgotten:", "> forgotten + 2:"),),
+        test=test_past_on_disk.test_conflicts_leave_the_disk_with_their_revisions_and_not_before,
+    ),
+    Mutant(
+        "a deletion is forgotten with an earlier one of the same key",
+        (),
+        (
+            Edit(
+                LmdbTree,
+                "_forget",
+                "if value is not None and self._position(kind, key, value) == position:",
+                "if True:",
+            ),
+        ),
+        test=test_past_on_disk.test_a_deletion_that_was_repeated_is_remembered_by_the_last,
+    ),
+    Mutant(
+        "deletions stay on disk for ever",
+        (),
+        (
+            Edit(
+                LmdbTree, "_forget", "self._memories if kind == _OF_MEMORY else self._tombstones", "self._memories"
+            ),
+        ),
+        test=test_past_on_disk.test_a_deletion_that_was_repeated_is_remembered_by_the_last,
     ),
 ]
 

@@ -13,6 +13,7 @@ from kvstore.store.operations import (
     Exists,
     Get,
     Increment,
+    Merge,
     Operation,
     Put,
     RevisionIs,
@@ -47,6 +48,7 @@ class Client:
         self._gateway = gateway
         self._plan = plan
         self._random = random
+        self._policies = Random(f"feeds {plan.seed} client {number}")
         self._nodes = plan.corel.below.nodes
         self._node = random.choice(self._nodes)
         self._count = 0
@@ -171,10 +173,15 @@ class Client:
                 if self._idempotency_key is not None and self._random.random() < 0.03:
                     idempotency_key = self._idempotency_key  # by mistake
                 self._idempotency_key = idempotency_key
-        write = Write(then, conditions, otherwise, idempotency_key)
+        write = Write(then, conditions, otherwise, idempotency_key, self._policy(then[0].key))
         request = Request(write, encode_write(write))
         self._gateway.history.requests.append(request)
         return request
+
+    def _policy(self, key: str) -> Merge:
+        """Draws a merge policy; what is appended to the keys for red reads must stay."""
+        yields = self._policies.random() < self._plan.keep_green_share and not key.startswith(APPENDED)
+        return Merge.KEEP_GREEN if yields else Merge.LAST
 
     def _draw(self) -> tuple[tuple[Operation, ...], tuple[Condition, ...], tuple[Operation, ...] | None]:
         key = self._any_key()

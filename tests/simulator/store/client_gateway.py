@@ -16,7 +16,15 @@ from kvstore.store.replies import Accepted, Ack, Answer, Done, Failed, Overloade
 from kvstore.store.state import Outcome
 from kvstore.store.store import Store
 from tests.simulator.checkers.answered import Answered, Asked
-from tests.simulator.checkers.store import Attempt, Level, Read, Request, StoreChecker, StoreHistory
+from tests.simulator.checkers.store import (
+    Attempt,
+    Level,
+    NoLongerKept,
+    Read,
+    Request,
+    StoreChecker,
+    StoreHistory,
+)
 from tests.simulator.store.process import StoreProcess
 from tests.simulator.world import World
 
@@ -56,7 +64,7 @@ class ClientGateway:
         self.processes = processes
         self.history = history
         self.coverage = coverage
-        self._checkers = checkers
+        self.checkers = checkers
         self._answered = answered
         self._note = note
         self._on_accepted = on_accepted
@@ -103,7 +111,7 @@ class ClientGateway:
             attempt.answer, attempt.answered_at = answer, self.world.now
             self.coverage[f"write {ack}: {describe(answer)}"] += 1
             self._note(node, f"answers {describe(answer)} to {request.write}")
-            for checker in self._checkers:
+            for checker in self.checkers:
                 checker.answered(request, attempt)
             if isinstance(answer, Accepted):
                 write_id = answer.write_id
@@ -128,7 +136,7 @@ class ClientGateway:
         if self._is_away(process):
             attempt.answer, attempt.answered_at = Failed(Trouble.AWAY), self.world.now
             self.coverage["writes refused while away"] += 1
-            for checker in self._checkers:
+            for checker in self.checkers:
                 checker.answered(request, attempt)
             self.world.after(0.0, lambda: call.end(attempt.answer))
         else:
@@ -173,7 +181,7 @@ class ClientGateway:
             color = f", {read.color}" if level is Level.RED else ""
             self.coverage[f"read {level}: answered{color}"] += 1
             self._note(node, f"reads {key} ({level}) as {read.item} at {read.revision}")
-            for checker in self._checkers:
+            for checker in self.checkers:
                 checker.read(read)
             self.history.reads.append(read)
             self.world.after(0.0, lambda: call.end(read))
@@ -223,7 +231,7 @@ class ClientGateway:
         def look(store: Store) -> None:
             fate = store.outcome(message_id, index)
             if fate is not None and fate[1] is not None:
-                for checker in self._checkers:
+                for checker in self.checkers:
                     checker.reported(node, message_id, index, fate[1])
             self.coverage[f"follower: {'unknown' if fate is None else fate[0]}"] += 1
             self.world.after(0.0, lambda: call.end(fate))
@@ -243,6 +251,23 @@ class ClientGateway:
             self.world.after(0.0, lambda: call.end(Trouble.AWAY))
         else:
             process.ask(begin)
+
+    # The past
+
+    def look(self, node: str, look: Callable[[Store], None]) -> None:
+        """Reads what a node knows, as soon as its process runs; nothing happens if that is not to be."""
+        process = self.processes[node]
+        away = process.away_store
+        if away is not None and self._is_away(process):
+            self.coverage["looks while away"] += 1
+            look(away)
+        else:
+            process.ask(look)
+
+    def no_longer_kept(self, refusal: NoLongerKept) -> None:
+        self.coverage["compacted, though pinned" if refusal.is_pinned else "compacted"] += 1
+        for checker in self.checkers:
+            checker.compacted(refusal)
 
     # Calls
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from corel.messages import MessageId
+from kvstore.store.history import Change, ConflictPlace, FoundConflict
 from kvstore.store.operations import (
     NUMBER_MAX,
     VALUE_BYTES_MAX,
@@ -17,6 +18,7 @@ from kvstore.store.operations import (
     Exists,
     Get,
     Increment,
+    Merge,
     Operation,
     Put,
     RevisionIs,
@@ -24,8 +26,8 @@ from kvstore.store.operations import (
     Write,
     WrittenBy,
 )
-from kvstore.store.state import TEXT, Item, Outcome, Verdict, Why
-from kvstore.store.write_codec import decode_batch, decode_write
+from kvstore.store.state import TEXT, Conflict, ConflictKind, Item, LastChange, Outcome, Verdict, Why
+from kvstore.store.write_codec import Batch, decode_batch, decode_write
 from tests.simulator.checkers.log import History
 
 
@@ -49,7 +51,8 @@ class Result(NamedTuple):
     branch: bool
     cells: dict[str, Cell]
     """The whole state after it."""
-    is_changed: bool
+    changed: tuple[str, ...]
+    """The keys that it changed, in the order in which it changed them first."""
     values: tuple[bytes | None, ...]
     """The value of each operation's key after it."""
 
@@ -59,18 +62,23 @@ def perform(cells: Mapping[str, Cell], write: Write, stamp: str, holds: Holds) -
     if failed and write.otherwise is None:
         return _rejected(cells, Why.CONDITION_FAILED, failed[0].key)
     after = dict(cells)
+    touched: dict[str, None] = {}
     values: list[bytes | None] = []
     for operation in (write.otherwise or ()) if failed else write.then:
+        before = after.get(operation.key)
         why = _perform_one(after, operation, stamp)
         if why is not Why.NONE:
             return _rejected(cells, why, operation.key)
         cell = after.get(operation.key)
+        if cell != before:
+            touched[operation.key] = None
         values.append(None if cell is None else cell.value)
-    return Result(Verdict.APPLIED, Why.NONE, "", not failed, after, after != cells, tuple(values))
+    changed = tuple([key for key in touched if after.get(key) != cells.get(key)])
+    return Result(Verdict.APPLIED, Why.NONE, "", not failed, after, changed, tuple(values))
 
 
 def _rejected(cells: Mapping[str, Cell], why: Why, key: str) -> Result:
-    return Result(Verdict.REJECTED, why, key, False, dict(cells), False, ())
+    return Result(Verdict.REJECTED, why, key, False, dict(cells), (), ())
 
 
 def _perform_one(cells: dict[str, Cell], operation: Operation, stamp: str) -> Why:
@@ -99,6 +107,15 @@ def _perform_one(cells: dict[str, Cell], operation: Operation, stamp: str) -> Wh
     return Why.NONE
 
 
+class Knowledge(NamedTuple):
+    """What a node had when it sent a message outside a primary component, as the simulator saw it."""
+
+    line: int
+    """How much of the one order."""
+    messages: frozenset[MessageId]
+    """The messages that were not green."""
+
+
 class Placed(NamedTuple):
     """A write at its final place."""
 
@@ -114,10 +131,17 @@ class Placed(NamedTuple):
 class Replay:
     """The final order, applied write by write, as far as any node has it green."""
 
-    def __init__(self, history: History, window: int = 1_000_000) -> None:
+    def __init__(
+        self,
+        history: History,
+        window: int = 1_000_000,
+        knowledge: Mapping[MessageId, Knowledge | None] | None = None,
+    ) -> None:
         self._history = history
         self._window = window
-        """For how many messages an idempotency key is remembered."""
+        """For how many messages an idempotency key or a deletion is remembered."""
+        self._knowledge = knowledge
+        """What the sender of each message knew; None for one that was sent in a primary component."""
         self.writes: list[Placed] = []
         self.by_id: dict[str, Placed] = {}
         self.copies: dict[str, list[Placed]] = {}
@@ -129,9 +153,10 @@ class Replay:
         """The revision at each line."""
         self.changers = [""]
         """The id of the write of each revision."""
+        self.feed: list[Change] = []
+        """What each revision changed."""
+        self.conflicts: list[FoundConflict] = []
         self._cells: dict[str, Cell] = {}
-        self._stamps: dict[str, int] = {"": 0}
-        """The revision of each write that changed something."""
         self._changes: dict[str, tuple[list[int], list[Item | None]]] = {}
         """For each key, the revisions at which it changed, and to what."""
 
@@ -149,22 +174,39 @@ class Replay:
         place = bisect_right(revisions, revision)
         return items[place - 1] if place else None
 
+    def scan(self, revision: int) -> list[tuple[str, Item]]:
+        """Returns all keys in order, with what they hold at this revision."""
+        items = [(key, self.item(key, revision)) for key in sorted(self._changes)]
+        return [(key, item) for key, item in items if item is not None]
+
+    def versions(self, key: str) -> list[tuple[int, str, Item | None]]:
+        """Returns every change of a key, newest first: the revision, the write, and what the key held then."""
+        revisions, items = self._changes.get(key, ([], []))
+        pairs = zip(reversed(revisions), reversed(items), strict=True)
+        return [(revision, self.changers[revision], item) for revision, item in pairs]
+
     def advance(self) -> None:
         """Applies the rest of what is known of the order."""
         for position in range(self.line, len(self._history.order)):
             message_id = self._history.order[position]
-            body = self._history.bodies[message_id]
+            batch = decode_batch(self._history.bodies[message_id])
             self.fates[message_id] = tuple(
-                self._apply(f"{message_id}.{place}", position, place, data, decode_batch(body).expires)
-                for place, data in enumerate(decode_batch(body).writes)
+                self._apply(f"{message_id}.{place}", position, place, data, batch)
+                for place, data in enumerate(batch.writes)
             )
             self.revisions.append(len(self.changers) - 1)
 
-    def _apply(self, write_id: str, position: int, place: int, data: bytes, expires: int) -> Outcome:
+    def _apply(self, write_id: str, position: int, place: int, data: bytes, batch: Batch) -> Outcome:
         write = decode_write(data)
         key = write.idempotency_key
-        known = None if key is None else self._repeated(key, position, data, expires)
-        outcome = known or self._perform(write, write_id)
+        outcome = known = None if key is None else self._repeated(key, position, data, batch.expires)
+        if outcome is None:
+            before = len(self.changers)
+            outcome, conflicts = self._perform(write, write_id, position)
+            revision = before if len(self.changers) > before else None
+            for number, conflict in enumerate(conflicts):
+                where = ConflictPlace(len(self.changers) - 1, position, place, number)
+                self.conflicts.append(FoundConflict(where, write_id, batch.accepted_ms, revision, conflict))
         placed = Placed(write_id, position, place, data, write, outcome)
         if key is not None and known is None:
             self.decided.setdefault(key, []).append(placed)
@@ -186,23 +228,64 @@ class Replay:
         was = first.outcome
         return was._replace(verdict=Verdict.DUPLICATE, first_id=first.write_id, first_verdict=was.verdict)
 
-    def _perform(self, write: Write, write_id: str) -> Outcome:
+    def _perform(self, write: Write, write_id: str, position: int) -> tuple[Outcome, list[Conflict]]:
         result = perform(self._cells, write, write_id, self._holds)
         if result.verdict is Verdict.REJECTED:
             item = self.item(result.key, len(self.changers))
-            return Outcome(Verdict.REJECTED, 0 if item is None else item.revision, result.why, result.key, False)
-        if not result.is_changed:
-            return Outcome(Verdict.APPLIED, None, branch=result.branch)
-        revision = self._stamps[write_id] = len(self.changers)
+            revision = 0 if item is None else item.revision
+            conflicts = self._unknown(ConflictKind.REJECTED, [result.key], position)
+            return Outcome(Verdict.REJECTED, revision, result.why, result.key, False), conflicts
+        yields = self._unknown(ConflictKind.YIELDED, result.changed, position)
+        if yields and write.merge is Merge.KEEP_GREEN:
+            _, key, (other, revision) = yields[0]
+            return Outcome(Verdict.YIELDED, revision, Why.NONE, key, False, other), yields
+        conflicts = []
+        operations = write.then
+        if not result.branch:
+            operations = write.otherwise or ()
+            failed = next(one for one in write.conditions if not self._holds(one, self._cells.get(one.key)))
+            conflicts += self._unknown(ConflictKind.OTHERWISE, [failed.key], position)
+        replaced = {one.key for one in operations if isinstance(one, (Put, Delete))}
+        overwritten = [key for key in result.changed if key in replaced]
+        conflicts += self._unknown(ConflictKind.OVERWROTE, overwritten, position)
+        return Outcome(Verdict.APPLIED, self._change(result, write_id), branch=result.branch), conflicts
+
+    def _change(self, result: Result, write_id: str) -> int | None:
+        """Makes the changes of a write, and returns their revision."""
+        if not result.changed:
+            return None
+        revision = len(self.changers)
         self.changers.append(write_id)
-        for key in sorted({*result.cells, *self._cells}):
+        changes: list[tuple[str, Item | None]] = []
+        for key in result.changed:
             cell = result.cells.get(key)
-            if cell != self._cells.get(key):
-                revisions, items = self._changes.setdefault(key, ([], []))
-                revisions.append(revision)
-                items.append(None if cell is None else Item(cell.value, cell.content_type, revision, write_id))
+            item = None if cell is None else Item(cell.value, cell.content_type, revision, write_id)
+            revisions, items = self._changes.setdefault(key, ([], []))
+            revisions.append(revision)
+            items.append(item)
+            changes.append((key, item))
         self._cells = result.cells
-        return Outcome(Verdict.APPLIED, revision, branch=result.branch)
+        self.feed.append(Change(revision, write_id, tuple(changes)))
+        return revision
+
+    def _unknown(self, kind: ConflictKind, keys: Iterable[str], position: int) -> list[Conflict]:
+        """Returns the last changes of these keys that the sender of the message at this position did not know."""
+        message_id = self._history.order[position]
+        knowledge = None if self._knowledge is None else self._knowledge[message_id]
+        if knowledge is None:
+            return []
+        found = []
+        for key in keys:
+            revisions, items = self._changes.get(key, ([], []))
+            if not revisions:
+                continue
+            other = self.by_id[self.changers[revisions[-1]]]
+            other_message = self._history.order[other.position]
+            is_forgotten = items[-1] is None and other.position + self._window < position
+            is_known = other.position < knowledge.line or other_message in knowledge.messages
+            if not is_forgotten and not is_known and other_message.stream != message_id.stream:
+                found.append(Conflict(kind, key, LastChange(other.write_id, revisions[-1])))
+        return found
 
     def _holds(self, condition: Condition, cell: Cell | None) -> bool:
         return holds(condition, cell, self.changers)

@@ -8,13 +8,24 @@ from __future__ import annotations
 from corel.adaptive_wait import AdaptiveWait
 from kvstore.node.back_off import BackOff
 from kvstore.store import green_state, red_state, state
+from kvstore.store.feed import Feed
 from kvstore.store.green_state import GreenState
+from kvstore.store.history import Snapshot
 from kvstore.store.pending_writes import PendingWrites
 from kvstore.store.red_state import RedState
+from kvstore.store.state import Basis, Tombstone
 from kvstore.store.store import Store
 from kvstore.store.waiters import Waiters
 from tests.kvstore.node import test_back_off
-from tests.kvstore.store import test_expiry, test_store
+from tests.kvstore.store import (
+    test_conflicts,
+    test_expiry,
+    test_feed,
+    test_merge,
+    test_past_on_disk,
+    test_red_state,
+    test_store,
+)
 from tests.simulator.mutation import Edit, Mutant, what_breaks
 from tests.simulator.store.plan import draw_store_plan
 from tests.simulator.store.run import StoreRun
@@ -240,6 +251,220 @@ MUTANTS = [
         ("read_levels",),
         (Edit(RedState, "remembered", "known if known is not None else ", ""),),
         first_seed=39,
+    ),
+    # Merges
+    Mutant(
+        "a write conflicts with what its own node sent before",
+        ("conflicts_found", "equal_states", "durable_tree"),
+        (Edit(Basis, "has", ' or stream == write_id.rsplit(".", 2)[0]', ""),),
+    ),
+    Mutant(
+        "a basis says nothing of what is not green",
+        ("conflicts_found", "equal_states", "durable_tree"),
+        (Edit(Store, "_basis", "in self._log.queue.have()}", "in ()}"),),
+    ),
+    Mutant(
+        "a basis says nothing of what is green and not applied",
+        (),
+        (Edit(Store, "_basis", "for entry in self._backlog:", "for entry in ():"),),
+        test=test_merge.test_what_is_green_and_not_applied_is_known,
+    ),
+    Mutant(
+        "a basis knows one revision too many",
+        ("conflicts_found", "equal_states", "durable_tree"),
+        (Edit(Store, "_basis", "Basis(self.green.revision, known)", "Basis(self.green.revision + 1, known)"),),
+    ),
+    Mutant(
+        "writes conflict in a primary component",
+        ("conflicts_found", "equal_states", "durable_tree"),
+        (Edit(Store, "_send_batch", "None if self._log.stage is Stage.PRIMARY else ", ""),),
+    ),
+    Mutant(
+        "a write does not yield to a deletion",
+        ("conflicts_found", "equal_states", "durable_tree"),
+        (Edit(GreenState, "last_change", "None if deleted is None else deleted.seen_from(position)", "None"),),
+    ),
+    Mutant(
+        "a deletion is a reason to yield for ever",
+        ("conflicts_found", "equal_states", "durable_tree"),
+        (Edit(Tombstone, "seen_from", "> IDEMPOTENCY_POSITIONS", "> 10**9"),),
+        test=test_merge.test_a_deletion_is_no_reason_to_yield_for_ever,
+    ),
+    Mutant(
+        "a red deletion is a reason to yield for ever",
+        (),
+        (Edit(RedState, "last_change", "if known.item is None:", "if False:"),),
+        test=test_red_state.test_a_write_yields_to_what_is_not_green_either_but_not_to_a_deletion_of_long_ago,
+    ),
+    Mutant(
+        "a deletion in a checkpoint is looked for in the tree",
+        ("conflicts_found", "equal_states", "durable_tree"),
+        (Edit(GreenState, "last_change", "if known is None else known[1].tombstones[key]", ""),),
+    ),
+    Mutant(
+        "a write that yields changes something",
+        (),
+        (
+            Edit(
+                state,
+                "_apply_new",
+                "return Applied(outcome, {}, (), None,",
+                "return Applied(outcome, changes, (), None,",
+            ),
+        ),
+    ),
+    Mutant(
+        "a transaction yields by its first key alone",
+        ("conflicts_found", "equal_states", "durable_tree"),
+        (Edit(state, "_apply_new", "ConflictKind.YIELDED, changes,", "ConflictKind.YIELDED, list(changes)[:1],"),),
+        test=test_merge.test_any_key_of_a_transaction_makes_it_yield,
+    ),
+    Mutant(
+        "what yielded is not remembered by its key",
+        ("equal_states", "durable_tree", "idempotency"),
+        (
+            Edit(
+                GreenState,
+                "_absorb",
+                "if done.remembered is not None and",
+                "if done.remembered is not None and done.outcome.verdict != 'yielded' and",
+            ),
+        ),
+    ),
+    Mutant(
+        "increments are conflicts",
+        ("conflicts_found",),
+        (Edit(state, "_apply_new", "[key for key in changes if key in replaced]", "list(changes)"),),
+    ),
+    Mutant(
+        "that a write did its else is no conflict",
+        ("conflicts_found",),
+        (Edit(state, "_apply_new", "if failed is not None:", "if False:"),),
+        test=test_conflicts.test_to_do_something_else_is_a_conflict_though_nothing_is_overwritten,
+    ),
+    Mutant(
+        "conflicts are shown twice while a checkpoint is being written",
+        ("conflicts_found",),
+        (Edit(GreenState, "conflicts", "if conflict.place > last", "if conflict.place > after"),),
+        test=test_conflicts.test_conflicts_are_paged_while_a_checkpoint_is_being_written,
+    ),
+    # The past
+    Mutant(
+        "a snapshot has one revision too few",
+        ("past_is_past",),
+        (Edit(GreenState, "snapshot", "if change.revision <= revision:", "if change.revision < revision:"),),
+    ),
+    Mutant(
+        "the last revision but one is taken for the last",
+        ("past_is_past",),
+        (Edit(GreenState, "snapshot", "revision >= self.revision", "revision >= self.revision - 1"),),
+    ),
+    Mutant(
+        "one key is read one revision too early",
+        ("past_is_past",),
+        (Edit(GreenState, "item_at", "revision + 1 - checkpoint", "revision - checkpoint"),),
+    ),
+    Mutant(
+        "a list has keys that are newer in memory twice",
+        ("past_is_past",),
+        (Edit(Snapshot, "walk", "continue  # the newer item is yielded next", "pass"),),
+    ),
+    Mutant(
+        "what was deleted is read from the disk",
+        ("past_is_past",),
+        (Edit(Snapshot, "item", "if key in self._overlay:", "if self._overlay.get(key):"),),
+    ),
+    Mutant(
+        "changes in memory are read one revision too late",
+        ("watched_once",),
+        (Edit(GreenState, "changes", "checkpoint.changes[0].revision\n", "checkpoint.changes[0].revision + 1\n"),),
+    ),
+    Mutant(
+        "changes on disk are looked for in memory",
+        ("watched_once", "store.watcher"),
+        (Edit(GreenState, "changes", "if skipped < 0:", "if False:"),),
+    ),
+    Mutant(
+        "versions are shown twice while a checkpoint is being written",
+        ("past_is_past",),
+        (Edit(GreenState, "versions", "found[-1][0] if found else before", "before"),),
+        test=test_past_on_disk.test_versions_that_are_on_disk_and_still_in_memory_are_shown_once,
+    ),
+    Mutant(
+        "versions are shown that are forgotten",
+        ("past_is_past",),
+        (Edit(GreenState, "versions", "if forgotten < change.revision < before", "if change.revision < before"),),
+        test=test_past_on_disk.test_versions_that_are_forgotten_on_disk_and_still_in_memory_are_not_shown,
+    ),
+    Mutant(
+        "one revision too many is forgotten",
+        ("kept_past",),
+        (
+            Edit(
+                GreenState,
+                "_forget_through",
+                "[self.revision - self._history_revisions,",
+                "[self.revision + 1 - self._history_revisions,",
+            ),
+        ),
+    ),
+    Mutant(
+        "a revision that is being read is forgotten",
+        ("kept_past",),
+        (Edit(GreenState, "_forget_through", ", *self._pins]", "]"),),
+    ),
+    # Feeds
+    Mutant(
+        "a watcher is woken by the first key of a change only",
+        ("watched_once",),
+        (Edit(Feed, "_interested", "for key in keys:", "for key in list(keys)[:1]:"),),
+        test=test_feed.test_a_watcher_is_woken_once_by_the_first_change_of_interest,
+    ),
+    Mutant(
+        "a key is not among those that begin with it",
+        ("watched_once",),
+        (Edit(Feed, "_interested", "if length > len(key):", "if length >= len(key):"),),
+        test=test_feed.test_watchers_of_a_key_of_prefixes_of_all_lengths_and_of_everything,
+    ),
+    Mutant(
+        "prefixes are not measured again when the last of them goes",
+        (),
+        (Edit(Feed, "cancel", "if len(self._by_prefix) != prefixes:", "if False:"),),
+        test=test_feed.test_a_prefix_that_nobody_waits_for_any_more_costs_nothing,
+    ),
+    Mutant(
+        "a watcher of a prefix cannot cancel",
+        (),
+        (Edit(Feed, "cancel", "is_known |= _discard(self._by_prefix, prefix, waiting)", "is_known = True"),),
+    ),
+    Mutant(
+        "who was cancelled by one that was woken before is woken too",
+        (),
+        (Edit(Feed, "_wake", "if self.cancel(waiting):", "self.cancel(waiting)\n        if True:"),),
+        test=test_feed.test_who_is_cancelled_while_others_are_woken_is_not_woken,
+    ),
+    Mutant(
+        "the first write of a message wakes watchers, and the others do not",
+        ("watched_once",),
+        (Edit(Store, "_on_applied", "for done in applied:", "for done in applied[:1]:"),),
+    ),
+    Mutant(
+        "watchers are woken with the revision after the change",
+        ("watched_once",),
+        (
+            Edit(
+                Store,
+                "_on_applied",
+                "self.feed.changed(done.outcome.revision,",
+                "self.feed.changed(done.outcome.revision + 1,",
+            ),
+        ),
+    ),
+    Mutant(
+        "watchers are not woken when the node leaves",
+        (),
+        (Edit(Store, "leave", "self.end_feeds()", "pass"),),
+        test=test_feed.test_a_store_wakes_by_revision_and_only_when_something_changed,
     ),
     # The node
     Mutant(

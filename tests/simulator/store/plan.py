@@ -37,6 +37,13 @@ class StorePlan:
     large_share: float
     orderly_share: float
     """The share of crashes that are orderly stops: the node has answered its clients that it leaves."""
+    keep_green_share: float
+    """The share of writes that yield."""
+    watchers: int
+    hop_ms: float
+    """How long a watcher stays at a node, on average."""
+    lookers: int
+    """How many read lists, the past and conflicts."""
 
 
 def draw_store_plan(seed: int, nodes_min: int, nodes_max: int) -> StorePlan:
@@ -44,6 +51,7 @@ def draw_store_plan(seed: int, nodes_min: int, nodes_max: int) -> StorePlan:
     corel = draw_corel_plan(seed, nodes_min, nodes_max)
     clients = random.choice((3, 8, 20))
     waiting = Random(f"rounds {seed}")
+    feeds = Random(f"feeds {seed}")
     config = replace(corel.config, submitted_max=random.choice((16_384, 1)))
     return StorePlan(
         seed=seed,
@@ -65,6 +73,7 @@ def draw_store_plan(seed: int, nodes_min: int, nodes_max: int) -> StorePlan:
             apply_writes_max=random.choice((1_024, 1, 5)),
             checkpoints_max=waiting.choice((64, 2)),
             checkpoint_ms=random.choice((1_000.0, 100.0, 10.0)),
+            history_revisions=feeds.choice((100_000, 100_000, 60, 12, 3, 0)),
         ),
         checkpoint_items_max=random.choice((1_024, 20, 4)),
         clients=clients,
@@ -79,4 +88,8 @@ def draw_store_plan(seed: int, nodes_min: int, nodes_max: int) -> StorePlan:
         timeouts_ms=random.choice(((20.0, 200.0), (500.0,), (100.0, 2_000.0), (5_000.0, 40.0))),
         large_share=random.choice((0.0, 0.0, 0.03)),
         orderly_share=random.choice((0.0, 0.5)),
+        keep_green_share=feeds.choice((0.0, 0.2, 0.6)),
+        watchers=feeds.choice((1, 4, 10)),
+        hop_ms=feeds.choice((30.0, 300.0, 3_000.0)),
+        lookers=feeds.choice((1, 3)),
     )

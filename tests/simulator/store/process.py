@@ -9,6 +9,7 @@ from corel.disk_errors import DiskError
 from corel.effects import LogReport, Persist
 from corel.messages import MessageId
 from corel.outbox import TooMuch
+from corel.stages import Stage
 from corel.storage import LogWrite
 from kvstore.store.config import StoreConfig
 from kvstore.store.green_state import Checkpoint
@@ -18,6 +19,7 @@ from tests.simulator.corel.plan import CorelPlan
 from tests.simulator.corel.process import CorelProcess, Crashed
 from tests.simulator.process import NEVER, TICKS_MAX, Environment
 from tests.simulator.store.memory_tree import MemoryTree
+from tests.simulator.store.model import Knowledge
 
 TURN_MS = 0.5
 """How long a store that has more to do yields to the network."""
@@ -45,6 +47,9 @@ class StoreProcess(CorelProcess):
         """Called when a checkpoint is in the tree, with how it got there."""
         self.on_log_full: Callable[[], None] = lambda: None
         """Called when the log does not accept another message."""
+        self.on_sent: Callable[[MessageId, Knowledge | None], None] = lambda message_id, knowledge: None
+        """Called with each message that is submitted, and what this node knows, unless it is in a primary
+        component."""
         self._with_write: Checkpoint | None = None
         """The checkpoint that is written with the log's write under way."""
         self._alone: Checkpoint | None = None
@@ -145,11 +150,16 @@ class StoreProcess(CorelProcess):
             self._leave(error)
 
     def _submit(self, body: bytes) -> MessageId:
+        log = self.machine_log
+        knowledge = None
+        if log.stage is not Stage.PRIMARY:
+            knowledge = Knowledge(log.queue.green, frozenset([entry.id for entry in log.queue]))
         try:
             message_id = self.submit(body)
         except TooMuch:
             self.on_log_full()
             raise
+        self.on_sent(message_id, knowledge)
         if self.replica is None:
             raise Crashed
         return message_id

@@ -12,6 +12,7 @@ from functools import partial
 from random import Random
 from types import ModuleType
 
+from corel.messages import MessageId
 from corel.storage import LogWrite
 from kvstore.store import green_state, state
 from kvstore.store.green_state import Checkpoint
@@ -23,20 +24,26 @@ from kvstore.store.write_codec import encode_write
 from tests.simulator.checkers import Violation
 from tests.simulator.checkers.acknowledged_writes import AcknowledgedWrites
 from tests.simulator.checkers.answered import Answered
+from tests.simulator.checkers.conflicts_found import ConflictsFound
 from tests.simulator.checkers.durable_tree import DurableTree
 from tests.simulator.checkers.equal_states import EqualStates
 from tests.simulator.checkers.idempotency import Idempotency
+from tests.simulator.checkers.kept_past import KeptPast
 from tests.simulator.checkers.linearizable import Linearizable
+from tests.simulator.checkers.past_is_past import PastIsPast
 from tests.simulator.checkers.read_levels import APPENDED, SEPARATOR, ReadLevels
 from tests.simulator.checkers.refused import Refused
 from tests.simulator.checkers.store import Level, Read, Request, StoreChecker, StoreHistory
+from tests.simulator.checkers.watched_once import WatchedOnce
 from tests.simulator.corel.process import CorelProcess
 from tests.simulator.corel.run import QUIET_MS, CorelRun
 from tests.simulator.store.client import Client, object_of
 from tests.simulator.store.client_gateway import ClientGateway
-from tests.simulator.store.model import Replay
+from tests.simulator.store.looker import Looker
+from tests.simulator.store.model import Knowledge, Replay
 from tests.simulator.store.plan import StorePlan
 from tests.simulator.store.process import StoreProcess
+from tests.simulator.store.watcher import Watcher
 from transport.messages import View
 
 SERVED_MS_MAX = 5_000.0
@@ -52,7 +59,9 @@ class StoreRun(CorelRun):
         self._stores: dict[str, StoreProcess] = {}
         super().__init__(plan.corel, write)
         window = plan.idempotency_positions
-        self.store_history = StoreHistory(self.history, Replay(self.history, window), window)
+        self._knowledge: dict[MessageId, Knowledge | None] = {}
+        replay = Replay(self.history, window, self._knowledge)
+        self.store_history = StoreHistory(self.history, replay, window, plan.store.history_revisions)
         self.answered = Answered(self.store_history)
         self.linearizable = Linearizable(self.store_history, object_of)
         self.store_checkers: list[StoreChecker] = [
@@ -62,6 +71,10 @@ class StoreRun(CorelRun):
             Refused(self.store_history),
             EqualStates(self.store_history),
             DurableTree(self.store_history),
+            WatchedOnce(self.store_history),
+            PastIsPast(self.store_history),
+            KeptPast(self.store_history),
+            ConflictsFound(self.store_history),
             self.linearizable,
         ]
         self.gateway = ClientGateway(
@@ -92,16 +105,26 @@ class StoreRun(CorelRun):
             Client(number, self.gateway, self.store_plan, Random(f"store client {number} {self.plan.seed}"))
             for number in range(1, self.store_plan.clients + 1)
         ]
+        readers: list[Watcher | Looker] = [
+            Watcher(self.gateway, self.store_plan, Random(f"feeds {self.plan.seed} watcher {number}"))
+            for number in range(self.store_plan.watchers)
+        ]
+        readers += [
+            Looker(self.gateway, self.store_plan, Random(f"feeds {self.plan.seed} looker {number}"))
+            for number in range(self.store_plan.lookers)
+        ]
         self._schedule_starts()
         for client in clients:
             client.think()
+        for reader in readers:
+            reader.begin()
         self._schedule_faults()
         self.world.run_until(self.plan.below.duration_ms)
         self._heal()
         self._await_disks()
         self._demand(self._is_one_primary, "one primary component of all")
-        for client in clients:
-            client.is_working = False
+        for one in (*clients, *readers):
+            one.is_working = False
         self.world.run_until(self.world.now + QUIET_MS)  # a view may still end because of what was before
         self._demand(self._is_one_primary, "one primary component of all again")
         self._request_the_last()
@@ -130,6 +153,9 @@ class StoreRun(CorelRun):
     def _count_what_happened(self) -> None:
         history, coverage = self.store_history, self.coverage
         coverage["linearizable operations"] += self.linearizable.operations
+        coverage["changes seen by watchers"] += sum(len(watch.seen) for watch in history.watches)
+        for found in history.replay.conflicts:
+            coverage[f"conflict: {found.conflict.kind}"] += 1
         for placed in history.replay.writes:
             coverage[
                 f"order: {placed.outcome.verdict}{' ' + placed.outcome.why if placed.outcome.why else ''}"
@@ -174,8 +200,12 @@ class StoreRun(CorelRun):
         process.on_checkpoint = partial(self._on_checkpoint, process)
         process.on_primary_check = partial(self._count, "probes")
         process.on_log_full = partial(self._count, "no room in the log")
+        process.on_sent = self._on_sent
         self._stores[name] = process
         return process
+
+    def _on_sent(self, message_id: MessageId, knowledge: Knowledge | None) -> None:
+        self._knowledge[message_id] = knowledge
 
     def _on_store_started(self, process: StoreProcess, store: Store) -> None:
         self.coverage["starts with a tree"] += process.tree.line > 0

@@ -8,24 +8,41 @@ import pytest
 
 from corel.messages import Color, MessageId
 from kvstore.store import state
-from kvstore.store.operations import Append, Delete, Exists, Increment, Put, RevisionIs, Write
+from kvstore.store.feed import Interest
+from kvstore.store.history import Change, Span
+from kvstore.store.operations import Append, Delete, Exists, Increment, Merge, Put, RevisionIs, Write
 from kvstore.store.replies import Accepted, Ack, Answer, Done, Failed, Trouble
-from kvstore.store.state import Applied, Item, Outcome, Verdict
+from kvstore.store.state import Applied, Basis, Item, Outcome, Verdict
 from kvstore.store.store import Store
 from kvstore.store.write_codec import encode_batch, encode_write
 from tests.simulator.checkers import Violation
 from tests.simulator.checkers.acknowledged_writes import AcknowledgedWrites
 from tests.simulator.checkers.answered import Answered, Asked
+from tests.simulator.checkers.conflicts_found import FIRST, ConflictsFound
 from tests.simulator.checkers.durable_tree import DurableTree
 from tests.simulator.checkers.equal_states import EqualStates
 from tests.simulator.checkers.idempotency import Idempotency
+from tests.simulator.checkers.kept_past import KeptPast
 from tests.simulator.checkers.linearizable import Linearizable
 from tests.simulator.checkers.log import History
+from tests.simulator.checkers.past_is_past import PastIsPast
 from tests.simulator.checkers.read_levels import ReadLevels
 from tests.simulator.checkers.refused import Refused
-from tests.simulator.checkers.store import Attempt, Level, Read, Request, StoreHistory
+from tests.simulator.checkers.store import (
+    Attempt,
+    ConflictPage,
+    Level,
+    NoLongerKept,
+    Page,
+    Read,
+    Request,
+    StoreHistory,
+    Versions,
+    Watch,
+)
+from tests.simulator.checkers.watched_once import WatchedOnce
 from tests.simulator.store.memory_tree import MemoryTree
-from tests.simulator.store.model import Replay
+from tests.simulator.store.model import Knowledge, Replay
 from tests.simulator.store.test_directed import EmptyLog
 from transport.messages import Machine
 
@@ -388,6 +405,190 @@ def test_durable_tree_catches_a_fate_and_a_memory_that_are_missing() -> None:
         DurableTree(history(ONE, KEYED)).written("a", made, 2)
 
 
+# Watchers
+
+K, L = Interest(frozenset({"k"})), Interest(prefixes=("l",))
+
+
+def watched(interest: Interest, first: int, *seen: Change) -> StoreHistory:
+    """Returns a history of three puts, and of a watcher that has seen these."""
+    events = history(ONE, Put("l", b"l"), TWO)
+    events.watches.append(Watch(interest, first, 1, list(seen)))
+    return events
+
+
+CHANGE_1, CHANGE_3 = (Change(number, f"a.1.{number}.0", ()) for number in (1, 3))
+SEEN_1 = CHANGE_1._replace(items=(("k", ITEM_1),))
+SEEN_3 = CHANGE_3._replace(items=(("k", Item(b"2", "application/octet-stream", 3, "a.1.3.0")),))
+
+
+def test_watched_once_accepts_the_sequence_from_the_first_revision_on() -> None:
+    WatchedOnce(watched(K, 1, SEEN_1, SEEN_3)).finished({})
+    WatchedOnce(watched(K, 2, SEEN_3)).finished({})
+    WatchedOnce(watched(K, 9)).finished({})
+
+
+@pytest.mark.parametrize(
+    "seen", [(), (SEEN_1,), (SEEN_1, SEEN_1, SEEN_3), (SEEN_3, SEEN_1), (SEEN_1, SEEN_3, SEEN_3)]
+)
+def test_watched_once_catches_what_is_missed_repeated_or_in_another_order(seen: tuple[Change, ...]) -> None:
+    with pytest.raises(Violation, match="watcher 0 of"):
+        WatchedOnce(watched(K, 1, *seen)).finished({})
+
+
+def test_watched_once_catches_what_is_of_no_interest_and_another_value() -> None:
+    with pytest.raises(Violation, match="should have seen"):
+        WatchedOnce(watched(L, 1, SEEN_1)).finished({})
+    other = SEEN_1._replace(items=(("k", ITEM_2),))
+    with pytest.raises(Violation, match="should have seen"):
+        WatchedOnce(watched(K, 1, other, SEEN_3)).finished({})
+
+
+def test_watched_once_asks_of_a_watch_that_has_ended_what_it_had_come_to() -> None:
+    events = watched(K, 1, SEEN_1)
+    events.watches[0].next, events.watches[0].has_ended = 3, True
+    WatchedOnce(events).finished({})
+    events.watches[0].next = 4
+    with pytest.raises(Violation, match="saw 1 changes of 2"):
+        WatchedOnce(events).finished({})
+
+
+# The past
+
+
+def page(revision: int, *items: tuple[str, Item], count: int = 9, is_reverse: bool = False) -> Page:
+    return Page("b", revision, Span(b"k"), is_reverse, count, items)
+
+
+def test_past_is_past_accepts_lists_and_histories_as_they_were() -> None:
+    past = history(Put("a", b""), ONE, Put("l", b"l"), TWO, Delete("k"))
+    checker = PastIsPast(past)
+    first, second = (Item(b"%d" % n, "application/octet-stream", 2 * n, f"a.1.{2 * n}.0") for n in (1, 2))
+    other = Item(b"l", "application/octet-stream", 3, "a.1.3.0")
+    for one in (page(1), page(2, ("k", first)), page(5, ("l", other)), page(4, ("k", second), count=1)):
+        checker.listed(one)
+    checker.listed(page(3, ("l", other), ("k", first), is_reverse=True))
+    found = ((4, "a.1.4.0", second), (2, "a.1.2.0", first))
+    checker.dated(Versions("b", "k", 5, 9, 0, 5, found))
+    checker.dated(Versions("b", "k", 9, 1, 0, 4, found[:1]))
+    checker.dated(Versions("b", "k", 9, 9, 2, 4, found[:1]))
+    checker.finished({"a": store(Put("a", b""), ONE, Put("l", b"l"), TWO, Delete("k"))})
+
+
+@pytest.mark.parametrize("wrong", [page(1), page(2, ("k", ITEM_1)), page(1, ("k", ITEM_1), ("l", ITEM_1))])
+def test_past_is_past_catches_a_list_of_another_revision(wrong: Page) -> None:
+    with pytest.raises(Violation, match="b lists"):
+        PastIsPast(history(ONE, TWO)).listed(wrong)
+
+
+def test_past_is_past_catches_a_revision_that_is_in_no_order() -> None:
+    with pytest.raises(Violation, match="a revision 2, of 1"):
+        PastIsPast(history(ONE)).listed(page(2))
+
+
+@pytest.mark.parametrize("found", [(), ((1, "a.1.1.0", ITEM_2),), ((2, "a.1.2.0", ITEM_2),)])
+def test_past_is_past_catches_another_history_of_a_key(found: tuple[tuple[int, str, Item | None], ...]) -> None:
+    with pytest.raises(Violation, match="as the past of k"):
+        PastIsPast(history(ONE, TWO)).dated(Versions("b", "k", 9, 9, 0, 2, found))
+
+
+def test_past_is_past_catches_a_node_with_another_past_in_the_end() -> None:
+    with pytest.raises(Violation, match="a lists"):
+        PastIsPast(history(ONE, TWO)).finished({"a": store(TWO, TWO)})
+
+
+def kept(asked: int, oldest: int, revision: int, is_pinned: bool = False) -> None:
+    past = history()
+    past.history_revisions = 5
+    KeptPast(past).compacted(NoLongerKept("b", asked, oldest, revision, is_pinned))
+
+
+def test_kept_past_accepts_refusals_of_what_is_long_past() -> None:
+    kept(9, 10, 15)
+    kept(9, 10, 60, is_pinned=True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "oldest", "revision", "is_pinned", "complaint"),
+    [
+        (10, 10, 15, False, "keeps revision 10, and refuses 10"),
+        (9, 10, 14, False, "must keep 5 revisions"),
+        (9, 10, 59, True, "must keep 50 revisions"),
+    ],
+)
+def test_kept_past_catches_others(asked: int, oldest: int, revision: int, is_pinned: bool, complaint: str) -> None:
+    with pytest.raises(Violation, match=complaint):
+        kept(asked, oldest, revision, is_pinned)
+
+
+# Conflicts
+
+B = MessageId(Machine("b", 1), 1)
+YIELDING = Write((TWO,), merge=Merge.KEEP_GREEN)
+
+
+def merged(write: Put | Write, knowledge: Knowledge | None, basis: Basis | None) -> tuple[StoreHistory, Store]:
+    """Returns a history in which a put of k is followed by a write of b, which knew this, and a node's store that
+    goes by this basis."""
+    past = history(ONE)
+    past.log.order.append(B)
+    past.log.bodies[B] = encode_batch(written(write), NEVER_EXPIRES, 7, basis)
+    past.replay = Replay(past.log, knowledge={name(1): None, B: knowledge})
+    past.replay.advance()
+    applied = store(ONE)
+    applied.green.apply(B, past.log.bodies[B])
+    return past, applied
+
+
+NOTHING = Knowledge(0, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("knowledge", "basis", "count"),
+    [
+        (NOTHING, Basis(0, {}), 1),
+        (Knowledge(1, frozenset()), Basis(1, {}), 0),
+        (Knowledge(0, frozenset({name(1)})), Basis(0, {"a.1": 1}), 0),
+        (None, None, 0),
+    ],
+)
+@pytest.mark.parametrize("write", [TWO, YIELDING, Write((TWO,), (Exists("k", False),))])
+def test_conflicts_found_accepts_what_follows_from_what_senders_knew(
+    write: Put | Write, knowledge: Knowledge | None, basis: Basis | None, count: int
+) -> None:
+    past, applied = merged(write, knowledge, basis)
+    assert len(past.replay.conflicts) == count
+    ConflictsFound(past).finished({"a": applied})
+    EqualStates(past).finished({"a": applied})
+
+
+@pytest.mark.parametrize("write", [TWO, YIELDING])
+def test_conflicts_found_catches_a_node_that_does_not_know_or_invents_one(write: Put | Write) -> None:
+    past, applied = merged(write, NOTHING, Basis(1, {}))
+    with pytest.raises(Violation, match="a does not show"):
+        ConflictsFound(past).finished({"a": applied})
+    past, applied = merged(write, Knowledge(1, frozenset()), Basis(0, {}))
+    with pytest.raises(Violation, match="which is no conflict"):
+        ConflictsFound(past).finished({"a": applied})
+
+
+def test_equal_states_catches_a_write_that_yields_in_vain() -> None:
+    past, applied = merged(YIELDING, Knowledge(1, frozenset()), Basis(0, {}))
+    with pytest.raises(Violation, match="revision 1, and should be at 2"):
+        EqualStates(past).finished({"a": applied})
+
+
+def test_conflicts_found_forgives_what_is_no_longer_kept_and_catches_repetitions() -> None:
+    past, applied = merged(TWO, NOTHING, Basis(0, {}))
+    found = tuple(applied.green.conflicts(FIRST, 9))
+    checker = ConflictsFound(past)
+    for shown, oldest in ((found, 0), ((), 2), (found, 2)):
+        checker.conflicts_shown(ConflictPage("a", FIRST, 9, oldest, 2, shown))
+    checker.conflicts_shown(ConflictPage("a", FIRST, 9, 0, 1, ()))
+    with pytest.raises(Violation, match="twice or in another order"):
+        checker.conflicts_shown(ConflictPage("a", FIRST, 9, 0, 2, found * 2))
+
+
 # Linearizability
 
 
@@ -434,6 +635,15 @@ def test_linearizable_lets_what_is_not_known_to_be_green_happen_late(answer: Ans
     events.requests += [DONE_1, request(TWO, answer, (2.0, 3.0))]
     events.reads += [timed(ITEM_1, 10.0, 11.0), timed(ITEM_2, 12.0, 13.0)]
     check(events)
+
+
+def test_linearizable_knows_that_a_write_that_yielded_has_no_effect() -> None:
+    past, _ = merged(YIELDING, NOTHING, Basis(0, {}))
+    yielded = past.replay.by_id["b.1.1.0"].outcome
+    assert yielded.verdict is Verdict.YIELDED
+    past.requests += [DONE_1, request(YIELDING, Done("b.1.1.0", Applied(yielded, {})), (2.0, 3.0))]
+    past.reads.append(timed(ITEM_1, 4.0, 5.0))
+    check(past)
 
 
 def test_linearizable_catches_two_swaps_of_one_revision() -> None:

@@ -1,0 +1,166 @@
+"""Writes that are not green, for watchers that want to see them: when they appear, and when their colour changes.
+
+What is tentative has no revision and cannot be read again later, so events are queued for each watcher, up to a
+bound; a watcher that does not keep up has to begin again. Without watchers none of this costs anything."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+from corel import Color, Entry, MessageId, MessageQueue
+from kvstore.store.feed import Interest
+from kvstore.store.green_state import write_id
+from kvstore.store.operations import Operation, Write
+from kvstore.store.state import Applied, Outcome
+from kvstore.store.write_codec import decode_batch, decode_write
+
+EVENTS_MAX = 4_096
+"""Most events that wait for one watcher."""
+
+
+class TentativeWrite(NamedTuple):
+    """A write has appeared that is not green."""
+
+    write_id: str
+    color: Color
+    operations: tuple[Operation, ...]
+    """Those of its operations that are of interest."""
+
+
+class Recolored(NamedTuple):
+    """A write that is not green has another colour now."""
+
+    write_id: str
+    color: Color
+
+
+class Settled(NamedTuple):
+    """A write is green and changed nothing; one that changed something is a change of the green state instead."""
+
+    write_id: str
+    outcome: Outcome
+
+
+TentativeEvent: TypeAlias = TentativeWrite | Recolored | Settled
+
+
+class TentativeWatcher:
+    """What waits for one watcher. `wake` is called when there is something."""
+
+    def __init__(self, interest: Interest, wake: Callable[[], None]) -> None:
+        self.interest = interest
+        self.is_behind = False
+        """Whether events were lost, because the watcher did not keep up."""
+        self._wake = wake
+        self._events: deque[TentativeEvent] = deque()
+
+    def add(self, event: TentativeEvent) -> None:
+        if len(self._events) >= EVENTS_MAX:
+            self.is_behind = True
+        if not self.is_behind:
+            self._events.append(event)
+        self._wake()
+
+    def take(self, count: int) -> list[TentativeEvent]:
+        return [self._events.popleft() for _ in range(min(count, len(self._events)))]
+
+
+class LogPort(Protocol):
+    """What this reads of the log."""
+
+    @property
+    def queue(self) -> MessageQueue: ...
+
+    def body_of(self, entry: Entry) -> bytes: ...
+
+
+class _Message(NamedTuple):
+    color: Color
+    writes: list[tuple[str, Write]]
+
+
+class TentativeFeed:
+    """The watchers of one node's tentative writes."""
+
+    def __init__(self, log: LogPort) -> None:
+        self._log = log
+        self._watchers: dict[TentativeWatcher, None] = {}
+        """In the order in which they came."""
+        self._known: dict[MessageId, _Message] = {}
+        """The messages that are not green; nothing while there are no watchers."""
+
+    def __bool__(self) -> bool:
+        return bool(self._watchers)
+
+    def add(self, interest: Interest, wake: Callable[[], None]) -> TentativeWatcher:
+        """Adds a watcher. It begins with the writes that are not green at the moment."""
+        if not self._watchers:
+            self._known = {entry.id: self._decode(entry) for entry in self._log.queue}
+            self._recolor(())
+        watcher = TentativeWatcher(interest, wake)
+        self._watchers[watcher] = None
+        for message in self._known.values():
+            self._announce(message, (watcher,))
+        return watcher
+
+    def remove(self, watcher: TentativeWatcher) -> None:
+        self._watchers.pop(watcher, None)
+        if not self._watchers:
+            self._known = {}
+
+    # What the store reports
+
+    def logged(self, entries: Iterable[Entry]) -> None:
+        """Takes in messages that are on this node's disk now."""
+        for entry in entries:
+            if entry.id not in self._known and self._log.queue.get(entry.id) is not None:
+                message = self._known[entry.id] = self._decode(entry)
+                self._announce(message, self._watchers)
+
+    def reordered(self) -> None:
+        """Takes in that the lines, or the order of what is not green, may have changed."""
+        self.logged(self._log.queue)
+        self._recolor(self._watchers)
+
+    def applied(self, message_id: MessageId, applied: Sequence[Applied]) -> None:
+        """Takes in that a message is green."""
+        message = self._known.pop(message_id, None)
+        if message is None:
+            return
+        for (name, write), done in zip(message.writes, applied, strict=True):
+            if not done.changes:
+                self._tell(Settled(name, done.outcome), write, self._watchers)
+
+    def _decode(self, entry: Entry) -> _Message:
+        batch = decode_batch(self._log.body_of(entry))
+        writes = [(write_id(entry.id, index), decode_write(data)) for index, data in enumerate(batch.writes)]
+        return _Message(Color.YELLOW if entry.primary else Color.RED, writes)
+
+    def _announce(self, message: _Message, watchers: Iterable[TentativeWatcher]) -> None:
+        for watcher in list(watchers):  # one that is woken may leave
+            for name, write in message.writes:
+                wanted = tuple([one for one in _operations(write) if watcher.interest.has(one.key)])
+                if wanted:
+                    watcher.add(TentativeWrite(name, message.color, wanted))
+
+    def _recolor(self, watchers: Iterable[TentativeWatcher]) -> None:
+        queue = self._log.queue
+        yellow = {entry.id for entry in queue.yellow}
+        for message_id, message in list(self._known.items()):
+            is_green = queue.get(message_id) is None  # and is about to be applied
+            color = Color.YELLOW if is_green or message_id in yellow else Color.RED
+            if color is not message.color:
+                self._known[message_id] = message._replace(color=color)
+                for name, write in message.writes:
+                    self._tell(Recolored(name, color), write, watchers)
+
+    def _tell(self, event: TentativeEvent, write: Write, watchers: Iterable[TentativeWatcher]) -> None:
+        for watcher in list(watchers):
+            if any(watcher.interest.has(operation.key) for operation in _operations(write)):
+                watcher.add(event)
+
+
+def _operations(write: Write) -> tuple[Operation, ...]:
+    return (*write.then, *(write.otherwise or ()))
