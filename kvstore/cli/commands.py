@@ -3,60 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import base64
 import json
 import mimetypes
 import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import IntEnum
 from typing import Any
 from urllib.parse import quote
 
-from kvstore.client import ANSWER_SECONDS, Client, ClientError, Reply, Request, Unreachable, key_path
+from kvstore.cli.output import Exit, UsageError, fail, print_json, shown_value, table
+from kvstore.client import ANSWER_SECONDS, Client, ClientError, Reply, Request, RetryPolicy, Unreachable, key_path
 
 DEFAULT_URL = "http://127.0.0.1:8001"
 NOTICE_SECONDS = 10.0
 """How long `partition` and `heal` wait until every node has its new view."""
 _SHOWN_OPERATIONS_MAX = 4
-
-
-class Exit(IntEnum):
-    """The exit statuses of `corelkv`. `EXITS` describes them for `--help`."""
-
-    OK = 0
-    FAILED = 1
-    USAGE = 2
-    NOT_FINAL = 3
-    CONDITION_FAILED = 4
-    NOT_FOUND = 5
-    UNREACHABLE = 6
-    INTERRUPTED = 130
-
-
-EXITS = {
-    Exit.OK: "done",
-    Exit.FAILED: "failed or refused; stderr says why",
-    Exit.USAGE: "wrong arguments or settings",
-    Exit.NOT_FINAL: "accepted and durable, but not final yet (red or yellow)",
-    Exit.CONDITION_FAILED: "the write's condition does not hold; nothing was changed",
-    Exit.NOT_FOUND: "no such key or write",
-    Exit.UNREACHABLE: "a node cannot be reached",
-    Exit.INTERRUPTED: "interrupted by Ctrl-C (cluster and serve end with 0: it is how they are stopped)",
-}
-
 _OF_STATUS = {202: Exit.NOT_FINAL, 412: Exit.CONDITION_FAILED, 404: Exit.NOT_FOUND}
-
-
-class UsageError(Exception):
-    """The arguments are wrong. The message says why."""
-
-
-def fail(error: object, status: Exit) -> Exit:
-    sys.stdout.flush()
-    print(f"corelkv: {error}", file=sys.stderr)
-    return status
 
 
 # Keys
@@ -94,17 +57,23 @@ def _send_write(options: argparse.Namespace, method: str, headers: dict[str, str
         headers["If-None-Match"] = options.if_none_match
     if options.idempotency_key is not None:
         headers["Idempotency-Key"] = options.idempotency_key
-    query = _query(ack=options.ack, timeout_ms=options.timeout_ms)
-    reply = _client(options).send(
-        Request(method, key_path(options.key), query, headers, body, _answer_seconds(options))
-    )
-    return _report(options, reply, _fate)
+    query = _query(ack=options.ack, timeout_ms=options.timeout_ms, merge=options.merge)
+    request = Request(method, key_path(options.key), query, headers, body, _answer_seconds(options))
+    return _report(options, _send(options, request), _fate)
 
 
 def get(options: argparse.Namespace) -> int:
-    query = _query(read=options.read, min_revision=options.min_revision, timeout_ms=options.timeout_ms)
+    query = _query(
+        read=options.read,
+        min_revision=options.min_revision,
+        wait_revision=options.wait_revision,
+        revision=options.revision,
+        timeout_ms=options.timeout_ms,
+    )
     request = Request("GET", key_path(options.key), query, answer_seconds=_answer_seconds(options))
-    reply = _client(options).send(request)
+    reply = _send(options, request)
+    if reply.status == 304:
+        return fail(f"{options.key} did not change after revision {options.wait_revision} in time", Exit.FAILED)
     if reply.status != 200:
         return _report(options, reply, _fate)
     if options.output is not None:
@@ -113,7 +82,7 @@ def get(options: argparse.Namespace) -> int:
         except OSError as error:
             return fail(f"cannot write {options.output}: {error.strerror}", Exit.FAILED)
     if options.json:
-        _print_json(_item(options.key, reply, with_value=options.output is None))
+        print_json(_item(options.key, reply, with_value=options.output is None))
     elif options.output is None:
         sys.stdout.buffer.write(reply.body)
         if sys.stdout.isatty() and not reply.body.endswith(b"\n"):
@@ -132,10 +101,7 @@ def _item(key: str, reply: Reply, with_value: bool) -> dict[str, object]:
         "content_type": reply.headers.get("content-type"),
     }
     if with_value:
-        try:
-            item["value"] = reply.body.decode()
-        except UnicodeDecodeError:
-            item["value"] = {"base64": base64.b64encode(reply.body).decode()}
+        item["value"] = shown_value(reply.body)
     return item
 
 
@@ -145,7 +111,7 @@ def _item(key: str, reply: Reply, with_value: bool) -> dict[str, object]:
 def write(options: argparse.Namespace) -> int:
     query = _query(wait="green" if options.wait else None, timeout_ms=options.timeout_ms)
     path = f"/v1/writes/{quote(options.id, safe='')}"
-    reply = _client(options).send(Request("GET", path, query, answer_seconds=_answer_seconds(options)))
+    reply = _send(options, Request("GET", path, query, answer_seconds=_answer_seconds(options)))
     status = _report(options, reply, _fate)
     if status is not Exit.OK:
         return status
@@ -156,6 +122,7 @@ def write(options: argparse.Namespace) -> int:
 _EXITS_OF_OUTCOMES = {
     "pending": Exit.NOT_FINAL,
     "rejected": Exit.CONDITION_FAILED,
+    "yielded": Exit.CONDITION_FAILED,
     "expired": Exit.FAILED,
 }
 
@@ -167,6 +134,8 @@ def _fate(content: Mapping[str, Any]) -> str:
         return f"{color}, accepted (write {write_id}); to wait until it is final: corelkv write --wait {write_id}"
     if outcome == "rejected":
         return f"{color}, rejected: {content.get('reason')} (write {write_id})"
+    if outcome == "yielded":
+        return f"{color}, yielded to write {content.get('beaten_by')}; nothing was changed (write {write_id})"
     if outcome == "expired":
         return f"{color}, expired: read the key before writing again with a new idempotency key (write {write_id})"
     what = f"duplicate of {content.get('duplicate_of')}" if outcome == "duplicate" else str(outcome)
@@ -175,10 +144,8 @@ def _fate(content: Mapping[str, Any]) -> str:
 
 
 def log(options: argparse.Namespace) -> int:
-    reply = _client(options).send(
-        Request("GET", "/v1/log", {**_query(limit=options.limit), "from": str(options.first or 0)})
-    )
-    return _report(options, reply, _log_table)
+    query = {**_query(limit=options.limit), "from": str(options.first or 0)}
+    return _report(options, _send(options, Request("GET", "/v1/log", query)), _log_table)
 
 
 def _log_table(page: Mapping[str, Any]) -> str:
@@ -188,8 +155,8 @@ def _log_table(page: Mapping[str, Any]) -> str:
     ]
     if not rows:
         return f"there is nothing from position {page['next']} on"
-    table = _table(("position", "color", "message", "operations"), rows)
-    return f"{table}\n\nwhat follows: corelkv log --from {page['next']}"
+    shown = table(("position", "color", "message", "operations"), rows)
+    return f"{shown}\n\nwhat follows: corelkv log --from {page['next']}"
 
 
 def _operations(operations: Sequence[Mapping[str, Any]]) -> str:
@@ -204,21 +171,21 @@ def _operations(operations: Sequence[Mapping[str, Any]]) -> str:
 
 
 def status(options: argparse.Namespace) -> int:
-    found = [_status_of(url) for url in _known_urls(_client(options))]
+    found = [_status_of(url) for url in _known_urls(options)]
     if options.json:
-        _print_json(found)
+        print_json(found)
     else:
         header = ("node", "state", "view", "green", "yellow", "red", "revision", "url")
-        print(_table(header, [_status_row(status) for status in found]))
+        print(table(header, [_status_row(status) for status in found]))
         for status in found:
             for warning in status.get("warnings", ()):
                 print(f"{status['node']}: {warning}")
     return Exit.OK if any("error" not in status for status in found) else Exit.UNREACHABLE
 
 
-def _known_urls(client: Client) -> list[tuple[str, str]]:
+def _known_urls(options: argparse.Namespace) -> list[tuple[str, str]]:
     """Returns the name and the URL of every node of the cluster. The URL is empty if it is not known."""
-    return [(node["name"], node.get("url") or "") for node in _cluster_of(client)]
+    return [(node["name"], node.get("url") or "") for node in _cluster_of(options)]
 
 
 def _status_of(node: tuple[str, str]) -> dict[str, Any]:
@@ -226,7 +193,8 @@ def _status_of(node: tuple[str, str]) -> dict[str, Any]:
     if not url:
         return {"node": name, "url": None, "error": "its URL is not known: start nodes with --urls"}
     try:
-        reply = Client([url]).send(Request("GET", "/v1/status", answer_seconds=5.0))
+        with Client(url) as client:
+            reply = client.send(Request("GET", "/v1/status", answer_seconds=5.0))
         return (
             {**reply.json(), "url": url}
             if reply.is_success
@@ -256,8 +224,7 @@ def _status_row(status: Mapping[str, Any]) -> tuple[str, ...]:
 def partition(options: argparse.Namespace) -> int:
     sides = [[name.strip() for name in side.split(",") if name.strip()] for side in options.sides.split("|")]
     sides = [side for side in sides if side]
-    client = _client(options)
-    nodes = _cluster_of(client)
+    nodes = _cluster_of(options)
     check_sides(sides, [node["name"] for node in nodes])
     spoiled = {}
     for side in sides:
@@ -285,7 +252,7 @@ def check_sides(sides: Sequence[Sequence[str]], names: Sequence[str]) -> None:
 
 
 def heal(options: argparse.Namespace) -> int:
-    nodes = _cluster_of(_client(options))
+    nodes = _cluster_of(options)
     requests = {node["name"]: Request("DELETE", "/v1/chaos") for node in nodes}
     return _apply_chaos(options, nodes, requests, [[node["name"] for node in nodes]])
 
@@ -334,7 +301,8 @@ def _send_to_all(
         try:
             if not node.get("url"):
                 raise Unreachable("its URL is not known: start nodes with --urls")
-            reply = Client([node["url"]]).send(requests[name])
+            with Client(node["url"]) as client:
+                reply = client.send(requests[name])
         except Unreachable as error:
             answers[name] = {"error": "unreachable", "message": str(error)}
             status = fail(f"node {name}: {error}", Exit.UNREACHABLE)
@@ -343,20 +311,27 @@ def _send_to_all(
             if not reply.is_success:
                 status = fail(f"node {name}: {reply.message}", Exit.FAILED)
     if options.json:
-        _print_json(answers)
+        print_json(answers)
     return status
 
 
 # Requests and output
 
 
-def _client(options: argparse.Namespace) -> Client:
+def client_of(options: argparse.Namespace) -> Client:
+    """Returns a client of the nodes that were named, and of no others: each is asked once."""
     given = options.url or [os.environ.get("CORELKV_URL") or DEFAULT_URL]
-    return Client([url.strip() for text in given for url in text.split(",") if url.strip()])
+    urls = [url.strip() for text in given for url in text.split(",") if url.strip()]
+    return Client(urls, discover=False, retry=RetryPolicy(attempts_max=max(len(urls), 1)))
 
 
-def _cluster_of(client: Client) -> list[dict[str, Any]]:
-    reply = client.send(Request("GET", "/v1/cluster"))
+def _send(options: argparse.Namespace, request: Request) -> Reply:
+    with client_of(options) as client:
+        return client.send(request)
+
+
+def _cluster_of(options: argparse.Namespace) -> list[dict[str, Any]]:
+    reply = _send(options, Request("GET", "/v1/cluster"))
     if not reply.is_success:
         raise ClientError(reply.message)
     return list(reply.json()["nodes"])
@@ -378,21 +353,11 @@ def _report(options: argparse.Namespace, reply: Reply, show: Callable[[Mapping[s
     """Prints an answer of the API, be it a success or an error, and returns the exit status for it."""
     content = reply.json()
     if options.json:
-        _print_json(content)
+        print_json(content)
     elif reply.is_success:
         print(show(content))
     else:
         fail(reply.message, Exit.FAILED)
+    if content.get("error") == "yielded":
+        return Exit.CONDITION_FAILED
     return _OF_STATUS.get(reply.status, Exit.OK if reply.is_success else Exit.FAILED)
-
-
-def _print_json(content: object) -> None:
-    print(json.dumps(content, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False))
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    lines = (
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (header, *rows)
-    )
-    return "\n".join(line.rstrip() for line in lines)

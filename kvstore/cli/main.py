@@ -10,11 +10,12 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
 
-from kvstore.cli import commands
+from kvstore.cli import commands, feeds
 from kvstore.cli.cluster import ClusterOptions, run_cluster
 from kvstore.cli.cluster_file import NODES, ClusterError
-from kvstore.cli.commands import DEFAULT_URL, EXITS, Exit, UsageError, fail
-from kvstore.client import ClientError, Unreachable
+from kvstore.cli.commands import DEFAULT_URL
+from kvstore.cli.output import EXITS, Exit, UsageError, fail
+from kvstore.client import CorelError, Unreachable
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return fail(error, Exit.USAGE)
     except Unreachable as error:
         return fail(error, Exit.UNREACHABLE)
-    except (ClientError, ClusterError) as error:
+    except (CorelError, ClusterError) as error:
         return fail(error, Exit.FAILED)
     except BrokenPipeError:  # `corelkv log | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -65,6 +66,7 @@ def make_parser(with_settings: bool = True) -> argparse.ArgumentParser:
     _add_cluster(subparsers)
     _add_serve(subparsers, with_settings)
     _add_keys(subparsers)
+    _add_feeds(subparsers)
     _add_inspection(subparsers)
     _add_verify(subparsers)
     _add_chaos(subparsers)
@@ -171,12 +173,12 @@ def _add_keys(subparsers: Any) -> None:
         "greeting\ngreeting --read linearizable\nphoto --output cat.jpg\ngreeting --json     # with its revision",
     )
     get.add_argument("key")
-    get.add_argument(
-        "--read",
-        choices=("green", "red", "linearizable"),
-        help="what is final here (default), with what is not final yet, or the latest that is final anywhere",
-    )
+    _add_read(get)
     get.add_argument("--min-revision", type=_number, metavar="N", help="wait until the node has this revision")
+    get.add_argument("--revision", type=_number, metavar="N", help="the value as it was at this revision")
+    get.add_argument(
+        "--wait-revision", type=_number, metavar="N", help="wait until it changed after this revision"
+    )
     get.add_argument("--output", type=Path, metavar="F", help="write the value to this file")
     delete = _add(subparsers, "delete", commands.delete, "remove a key", "greeting\ngreeting --if-match 17")
     delete.add_argument("key")
@@ -189,9 +191,69 @@ def _add_keys(subparsers: Any) -> None:
         )
         parser.add_argument("--if-match", metavar="REVISION", help="only if the key is at this revision (or *)")
         parser.add_argument("--if-none-match", metavar="*", help="only if the key does not exist")
+        parser.add_argument(
+            "--merge",
+            choices=("last", "keep_green"),
+            help="if another write of the key becomes green first: overwrite it (last, the default), or yield",
+        )
         parser.add_argument("--idempotency-key", metavar="TEXT", help="a write repeated with it applies once")
     for parser in (put, get, delete):
         _add_timeout(parser)
+        _add_client(parser)
+
+
+def _add_feeds(subparsers: Any) -> None:
+    list_ = _add(
+        subparsers,
+        "list",
+        feeds.list_keys,
+        "show keys and values of one revision, in order",
+        "\nusers/\nusers/ --keys-only --limit 10\n--start a --end n --reverse\nusers/ --count\n--revision 17",
+    )
+    list_.add_argument("prefix", nargs="?", help="only keys that begin with this")
+    list_.add_argument("--start", metavar="KEY", help="the first key of a range")
+    list_.add_argument("--end", metavar="KEY", help="the key before which it ends")
+    list_.add_argument("--reverse", action="store_true", help="from the last key to the first")
+    list_.add_argument("--limit", type=_number, metavar="N", help="how many at most (default: all)")
+    list_.add_argument("--keys-only", action="store_true", help="without values")
+    list_.add_argument("--count", action="store_true", help="only how many there are")
+    list_.add_argument("--revision", type=_number, metavar="N", help="as it was at this revision")
+    _add_read(list_)
+    watch = _add(
+        subparsers,
+        "watch",
+        feeds.watch,
+        "show changes as they become final, until Ctrl-C",
+        "\nusers/ orders/\n--key greeting --prev\n--from 17            # from revision 17 on\n"
+        "--count 1            # wait for one change\n--tentative --json",
+    )
+    watch.add_argument("prefix", nargs="*", help="only keys that begin with one of these")
+    watch.add_argument("--key", help="only this key")
+    watch.add_argument(
+        "--from", dest="first", type=_number, metavar="N", help="the first revision (default: the next)"
+    )
+    watch.add_argument("--prev", action="store_true", help="show what each change replaced")
+    watch.add_argument("--count", type=_number, metavar="N", help="end after so many events (default: never)")
+    watch.add_argument("--tentative", action="store_true", help="show writes that are not final yet, too")
+    history = _add(
+        subparsers, "history", feeds.history, "show the kept revisions of a key, newest first", "greeting"
+    )
+    history.add_argument("key")
+    history.add_argument("--limit", type=_number, metavar="N", help="how many at most (default: all)")
+    conflicts = _add(
+        subparsers,
+        "conflicts",
+        feeds.conflicts,
+        "show writes whose outcome or effect a merge changed",
+        "\nusers/\n--preview             # what would become of writes that are not final yet",
+    )
+    conflicts.add_argument("prefix", nargs="?", help="only keys that begin with this")
+    conflicts.add_argument("--from", dest="first", type=_number, metavar="N", help="the first revision")
+    conflicts.add_argument("--limit", type=_number, metavar="N", help="how many at most (default: all)")
+    conflicts.add_argument(
+        "--preview", action="store_true", help="of writes that are not final yet, if merged now"
+    )
+    for parser in (list_, watch, history, conflicts):
         _add_client(parser)
 
 
@@ -250,6 +312,14 @@ def _add_chaos(subparsers: Any) -> None:
     for parser in (partition, heal):
         parser.add_argument("--no-wait", action="store_true", help="do not wait until the nodes have noticed")
         _add_client(parser)
+
+
+def _add_read(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--read",
+        choices=("green", "red", "linearizable"),
+        help="what is final here (default), with what is not final yet, or the latest that is final anywhere",
+    )
 
 
 def _add_timeout(parser: argparse.ArgumentParser) -> None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from kvstore.client import Client, Request, Unreachable
+from kvstore.client import AsyncClient, Request, Unreachable
 
 _LINE_BYTES_MAX = 65_536
 _COLORS = (36, 33, 35, 32, 34, 31)
@@ -288,17 +288,16 @@ class Supervisor:
         self._console.show(welcome(self._plans, {node.plan.name: node.pid for node in self._nodes}))
 
     async def _wait_ready(self, node: _Watched, query: str = "") -> None:
-        client = Client([node.plan.url], connect_seconds=1.0)
         request = Request("GET", f"/readyz{query}", answer_seconds=1.0)
-        while not node.is_given_up:
-            with contextlib.suppress(Unreachable):
-                reply = await asyncio.to_thread(client.send, request)
-                if reply.is_success:
-                    if not node.was_ready:
-                        node.was_ready = True
-                        self._on_ready(node.plan.name)
-                    return
-            await asyncio.sleep(self._waits.poll)
+        async with AsyncClient(node.plan.url, connect_seconds=1.0) as client:
+            while not node.is_given_up:
+                with contextlib.suppress(Unreachable):
+                    if (await client.send(request)).is_success:
+                        if not node.was_ready:
+                            node.was_ready = True
+                            self._on_ready(node.plan.name)
+                        return
+                await asyncio.sleep(self._waits.poll)
 
 
 def _find_prctl() -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from corel.disk_errors import DiskError, damaged
 from corel.verification import verify
-from kvstore.cli.commands import Exit
+from kvstore.cli.output import Exit
 
 
 def verify_directory(directory: Path) -> int:

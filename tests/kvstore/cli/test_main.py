@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -18,8 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from kvstore.cli.commands import UsageError, check_sides
+from kvstore.cli.commands import check_sides
 from kvstore.cli.main import main
+from kvstore.cli.output import UsageError
+from tests.ports import free_port, free_ports
 
 GREEN = {"id": "a.1.2.0", "color": "green", "revision": 7, "outcome": "applied"}
 RED = {"id": "a.1.2.0", "color": "red", "outcome": "pending"}
@@ -296,19 +297,6 @@ def run(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
 
 
-def http_ports(count: int) -> int:
-    """Returns the first of `count` free ports in a row, which no other worker uses."""
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
-    for first in range(25_000 + int(worker) * 200, 25_200 + int(worker) * 200, count):
-        try:
-            for port in range(first, first + count):
-                socket.create_server(("127.0.0.1", port)).close()
-        except OSError:
-            continue
-        return first
-    raise RuntimeError("no free ports")
-
-
 @contextmanager
 def started(arguments: Sequence[str], until: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "kvstore", *arguments]
@@ -325,7 +313,7 @@ def started(arguments: Sequence[str], until: str) -> Iterator[subprocess.Popen[s
 def test_a_cluster_from_its_start_through_a_partition_to_its_end(
     broadcast_port: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first = http_ports(3)
+    first = free_ports(3)
     a, b = (["--url", f"http://127.0.0.1:{first + index}"] for index in range(2))
     arguments = ["cluster", "--http-port", str(first), "--port", str(broadcast_port)]
     with started(arguments, "Ctrl-C stops all nodes.") as cluster:
@@ -346,7 +334,7 @@ def test_a_cluster_from_its_start_through_a_partition_to_its_end(
 def test_a_node_started_again_is_another_incarnation(tmp_path: Path, broadcast_port: int) -> None:
     (tmp_path / "incarnation").write_text("3\n")
     arguments = ["serve", "--node", "a", "--roster", "a", "--data", str(tmp_path)]
-    arguments += ["--broadcast", f"127.255.255.255:{broadcast_port}", "--http", f"127.0.0.1:{http_ports(1)}"]
+    arguments += ["--broadcast", f"127.255.255.255:{broadcast_port}", "--http", f"127.0.0.1:{free_port()}"]
     with started(arguments, "node a.4 is up") as process:
         process.terminate()
         rest, _ = process.communicate(timeout=20)
@@ -356,7 +344,7 @@ def test_a_node_started_again_is_another_incarnation(tmp_path: Path, broadcast_p
 
 def test_a_log_for_programs_is_an_object_per_line(tmp_path: Path, broadcast_port: int) -> None:
     arguments = ["serve", "--node", "a", "--roster", "a", "--data", str(tmp_path), "--log-format", "json"]
-    arguments += ["--broadcast", f"127.255.255.255:{broadcast_port}", "--http", f"127.0.0.1:{http_ports(1)}"]
+    arguments += ["--broadcast", f"127.255.255.255:{broadcast_port}", "--http", f"127.0.0.1:{free_port()}"]
     with started(arguments, "is up") as process:
         process.terminate()
         rest, _ = process.communicate(timeout=20)
@@ -368,7 +356,7 @@ def test_a_log_for_programs_is_an_object_per_line(tmp_path: Path, broadcast_port
 def test_a_node_that_cannot_start_says_why(tmp_path: Path) -> None:
     (tmp_path / "clock").write_text("12")
     arguments = ["serve", "--node", "a", "--roster", "a", "--data", str(tmp_path)]
-    result = run([*arguments, "--http", f"127.0.0.1:{http_ports(1)}"])
+    result = run([*arguments, "--http", f"127.0.0.1:{free_port()}"])
     assert result.returncode == 1
     assert "node a cannot start: " in result.stderr
     assert "clock is damaged" in result.stderr
@@ -390,7 +378,7 @@ sys.exit(main(sys.argv[1:]))
 
 def test_a_node_with_a_broken_invariant_ends_with_1(tmp_path: Path, broadcast_port: int) -> None:
     arguments = ["serve", "--node", "a", "--roster", "a", "--data", str(tmp_path)]
-    arguments += ["--broadcast", f"127.255.255.255:{broadcast_port}", "--http", f"127.0.0.1:{http_ports(1)}"]
+    arguments += ["--broadcast", f"127.255.255.255:{broadcast_port}", "--http", f"127.0.0.1:{free_port()}"]
     command = [sys.executable, "-c", SABOTAGE, *arguments]
     result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert result.returncode == 1

@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from kvstore.cli.commands import Exit
 from kvstore.cli.main import main
+from kvstore.cli.output import Exit
 from tests.corel.disk_images import written
 
 

@@ -1,0 +1,120 @@
+"""A client of a corelkv cluster, synchronous and asynchronous. docs/client.md shows how to use it."""
+
+from kvstore.client.asynchronous import AsyncClient, AsyncWrite
+from kvstore.client.asynchronous_lock import AsyncElection, AsyncLock
+from kvstore.client.blocking import Client, Write
+from kvstore.client.blocking_lock import Election, Lock
+from kvstore.client.errors import (
+    ClientError,
+    Compacted,
+    ConditionFailed,
+    CorelError,
+    Expired,
+    Happened,
+    KeyReused,
+    LockLost,
+    LockTimeout,
+    NoPrimary,
+    NotFound,
+    NotGreen,
+    Overloaded,
+    Refused,
+    Rejected,
+    RevisionNotReached,
+    Unavailable,
+    Unchanged,
+    Undecided,
+    Unreachable,
+    Yielded,
+)
+from kvstore.client.locking import Holder
+from kvstore.client.replies import Reply
+from kvstore.client.requests import ANSWER_SECONDS, Request, key_path
+from kvstore.client.results import (
+    Change,
+    Changed,
+    Cluster,
+    Conflict,
+    Count,
+    Decided,
+    Event,
+    Item,
+    KeyRevision,
+    Member,
+    Operation,
+    Preview,
+    Previous,
+    Receipt,
+    Recolored,
+    Reconnected,
+    Status,
+    Tentative,
+    Version,
+)
+from kvstore.client.retrying import NO_RETRIES, RetryPolicy
+from kvstore.client.transactions import Txn
+from kvstore.client.watching import WatchEvent
+
+__all__ = [
+    "Client",
+    "AsyncClient",
+    "Write",
+    "AsyncWrite",
+    "Receipt",
+    "Txn",
+    "RetryPolicy",
+    "NO_RETRIES",
+    # Recipes
+    "Lock",
+    "AsyncLock",
+    "Election",
+    "AsyncElection",
+    "Holder",
+    # What is read
+    "Item",
+    "KeyRevision",
+    "Count",
+    "Version",
+    "Event",
+    "Tentative",
+    "Recolored",
+    "Decided",
+    "Reconnected",
+    "WatchEvent",
+    "Change",
+    "Changed",
+    "Operation",
+    "Previous",
+    "Conflict",
+    "Preview",
+    "Status",
+    "Cluster",
+    "Member",
+    # Errors
+    "Happened",
+    "CorelError",
+    "ClientError",
+    "Unreachable",
+    "Unavailable",
+    "NoPrimary",
+    "Overloaded",
+    "RevisionNotReached",
+    "Undecided",
+    "NotGreen",
+    "Refused",
+    "NotFound",
+    "Rejected",
+    "ConditionFailed",
+    "KeyReused",
+    "Yielded",
+    "Expired",
+    "Compacted",
+    "Unchanged",
+    "LockLost",
+    "LockTimeout",
+    # Requests as they are
+    "Request",
+    "Reply",
+    "key_path",
+    "ANSWER_SECONDS",
+]
