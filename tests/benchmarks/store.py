@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 from urllib.request import Request, urlopen
 
 SCRIPT = Path(__file__).with_name("requests.lua")
+TREE = Path(__file__).parents[2]
 NAMES = "abc"
 HTTP_PORT = 18_601
 UDP_PORT = 7_457
@@ -80,27 +81,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-store-")))
-        stack.enter_context(_our_nodes(directory))
+        nodes = NodesUnderLoad(directory)
+        stack.enter_context(nodes.running())
         has_etcd = shutil.which("etcd") is not None and not options.alone
         if has_etcd:
-            stack.enter_context(_etcd_nodes(directory))
+            stack.enter_context(etcd_nodes(directory))
         else:
             print("etcd is not measured (apt-get install etcd-server)", file=sys.stderr)
-        _fill(has_etcd)
+        nodes.fill()
+        if has_etcd:
+            _measure("etcd-put", 63, etcd_ports(), 6)
         print("| case | connections | ours /s | p50 ms | p99 ms | etcd /s | p50 ms | p99 ms | ratio |")
         print("|---|---|---|---|---|---|---|---|---|")
         results: dict[tuple[str, int], tuple[Result, Result | None]] = {}
         for case in _cases(options.connections or CONNECTIONS):
             if options.only and case.op not in options.only:
                 continue
-            ours = _measure(case.op, case.connections, _our_ports(), options.seconds)
+            ours = nodes.measure(case.op, case.connections, options.seconds)
             theirs = None
             if has_etcd and case.etcd_op is not None:
-                theirs = _measure(case.etcd_op, case.connections, _etcd_ports(), options.seconds)
+                theirs = _measure(case.etcd_op, case.connections, etcd_ports(), options.seconds)
             results[(case.op, case.connections)] = (ours, theirs)
             print(_row(case, ours, theirs), flush=True)
         if not options.only or "red" in options.only:
-            _measure_minority(options)
+            _measure_minority(nodes, options)
         return _verdict(results)
 
 
@@ -112,20 +116,23 @@ def _cases(connections: Sequence[int]) -> list[Case]:
     return [*cases, Case("PUT of 1 MiB", "large", None, 3)]
 
 
-def _measure_minority(options: argparse.Namespace) -> None:
+def _measure_minority(nodes: NodesUnderLoad, options: argparse.Namespace) -> None:
     """Measures nodes that hear no other: their writes are red."""
     for name in NAMES:
         others = [other for other in NAMES if other != name]
-        _call("PUT", f"{_url(name)}/v1/chaos", json.dumps({"drop_from": others, "drop_to": others}).encode())
-    _wait(lambda: all(_status(name)["state"] == "non_primary" for name in NAMES), "every node is alone")
+        _call("PUT", f"{nodes.url(name)}/v1/chaos", json.dumps({"drop_from": others, "drop_to": others}).encode())
+    _wait(lambda: all(nodes.status(name)["state"] == "non_primary" for name in NAMES), "every node is alone")
     for count in options.connections or CONNECTIONS:
-        ours = _measure("put", count, _our_ports(), options.seconds)
+        ours = nodes.measure("put", count, options.seconds)
         print(_row(Case("PUT, red (every node alone)", "put", None, count), ours, None), flush=True)
     for name in NAMES:
-        _call("DELETE", f"{_url(name)}/v1/chaos")
+        _call("DELETE", f"{nodes.url(name)}/v1/chaos")
     started = time.monotonic()
-    _wait(lambda: all(_status(name)["primary"] and not _status(name)["red"] for name in NAMES), "all is merged")
-    merged = _status("a")["green"]["revision"]
+    _wait(
+        lambda: all(nodes.status(name)["primary"] and not nodes.status(name)["red"] for name in NAMES),
+        "all is merged",
+    )
+    merged = nodes.status("a")["green"]["revision"]
     took = time.monotonic() - started
     print(f"\nHealed: {took:.1f} s later all {merged:,} changes were green in one primary component.")
 
@@ -207,37 +214,66 @@ def _ms(match: re.Match[str]) -> float:
 # Ours
 
 
-@contextmanager
-def _our_nodes(directory: Path) -> Iterator[None]:
-    processes: list[subprocess.Popen[bytes]] = []
-    try:
-        for name in NAMES:
-            command = [sys.executable, "-m", "kvstore", "serve", "--node", name, "--roster", ",".join(NAMES)]
-            command += ["--data", str(directory / name), "--http", f"127.0.0.1:{_port(name)}", "--bootstrap"]
-            command += ["--broadcast", f"127.255.255.255:{UDP_PORT}", "--cluster", f"bench-{os.getpid()}"]
-            command += ["--chaos", "--log-level", "warning", "--no-journal"]
-            processes.append(subprocess.Popen(command))
-        _wait(lambda: all(_status(name)["primary"] for name in NAMES), "our nodes are up")
-        yield
-    finally:
-        _end(processes)
+class NodesUnderLoad:
+    """Three nodes of the corelkv in a folder (`tree`), which need not be this one. Several clusters of one machine
+    differ in their `place`."""
 
+    def __init__(self, directory: Path, place: int = 0, tree: Path = TREE, serve: Sequence[str] = ()) -> None:
+        self._directory = directory
+        self._place = place
+        self._tree = tree
+        self._serve = serve
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self.ports = [HTTP_PORT + 10 * place + index for index in range(len(NAMES))]
 
-def _port(name: str) -> int:
-    return HTTP_PORT + NAMES.index(name)
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        try:
+            for name, port in zip(NAMES, self.ports, strict=True):
+                command = [sys.executable, "-m", "kvstore", "serve", "--node", name, "--roster", ",".join(NAMES)]
+                command += ["--data", str(self._directory / name), "--http", f"127.0.0.1:{port}", "--bootstrap"]
+                command += ["--broadcast", f"127.255.255.255:{UDP_PORT + self._place}"]
+                command += ["--cluster", f"bench-{os.getpid()}-{self._place}"]
+                command += ["--chaos", "--log-level", "warning", "--no-journal", *self._serve]
+                self._processes.append(subprocess.Popen(command, cwd=self._tree))
+            _wait(lambda: all(self.status(name)["primary"] for name in NAMES), "our nodes are up")
+            yield
+        finally:
+            _end(self._processes)
 
+    def cpu_seconds(self) -> float:
+        """CPU time that the nodes have used since they were started, in the kernel too."""
+        ticks = 0
+        for process in self._processes:
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])  # utime and stime
+        return ticks / os.sysconf("SC_CLK_TCK")
 
-def _our_ports() -> list[int]:
-    return [_port(name) for name in NAMES]
+    def process_status(self, name: str) -> Path:
+        """Returns the file in which the kernel describes the node's process."""
+        return Path(f"/proc/{self._processes[NAMES.index(name)].pid}/status")
 
+    def url(self, name: str) -> str:
+        return f"http://127.0.0.1:{self.ports[NAMES.index(name)]}"
 
-def _url(name: str) -> str:
-    return f"http://127.0.0.1:{_port(name)}"
+    def status(self, name: str) -> dict[str, Any]:
+        status: dict[str, Any] = json.loads(_call("GET", f"{self.url(name)}/v1/status"))
+        return status
 
+    def has_merged(self, name: str) -> bool:
+        status = self.status(name)
+        return bool(status["primary"] and not status["red"])
 
-def _status(name: str) -> dict[str, Any]:
-    status: dict[str, Any] = json.loads(_call("GET", f"{_url(name)}/v1/status"))
-    return status
+    def fill(self) -> None:
+        """Writes the keys that reads ask for, and warms up."""
+        value = "x" * 100
+        for first in range(0, 10_000, 1_000):
+            puts = [{"put": {"key": f"key{number}", "value": value}} for number in range(first, first + 1_000)]
+            _call("POST", f"{self.url('a')}/v1/txn", json.dumps({"then": puts}).encode())
+        self.measure("put", 63, 2)
+
+    def measure(self, op: str, connections: int, seconds: int) -> Result:
+        return _measure(op, connections, self.ports, seconds)
 
 
 def _call(method: str, url: str, body: bytes | None = None) -> bytes:
@@ -246,22 +282,17 @@ def _call(method: str, url: str, body: bytes | None = None) -> bytes:
     return answer
 
 
-def _fill(has_etcd: bool) -> None:
-    """Writes the keys that reads ask for, and warms up."""
-    value = "x" * 100
-    for first in range(0, 10_000, 1_000):
-        puts = [{"put": {"key": f"key{number}", "value": value}} for number in range(first, first + 1_000)]
-        _call("POST", f"{_url('a')}/v1/txn", json.dumps({"then": puts}).encode())
-    _measure("put", 63, _our_ports(), 2)
-    if has_etcd:
-        _measure("etcd-put", 63, _etcd_ports(), 6)
+def rss_mib(status: Path) -> float:
+    """Returns how much memory a process has."""
+    [line] = [line for line in status.read_text().splitlines() if line.startswith("VmRSS:")]
+    return int(line.split()[1]) / 1_024.0
 
 
 # etcd
 
 
 @contextmanager
-def _etcd_nodes(directory: Path) -> Iterator[None]:
+def etcd_nodes(directory: Path) -> Iterator[None]:
     peers = ",".join(f"n{place}=http://127.0.0.1:{ETCD_PORT + 10 + place}" for place in range(3))
     processes: list[subprocess.Popen[bytes]] = []
     try:
@@ -279,12 +310,12 @@ def _etcd_nodes(directory: Path) -> Iterator[None]:
         _end(processes)
 
 
-def _etcd_ports() -> list[int]:
+def etcd_ports() -> list[int]:
     return [ETCD_PORT + place for place in range(3)]
 
 
 def _etcd_is_healthy() -> bool:
-    return all(b'"true"' in _call("GET", f"http://127.0.0.1:{port}/health") for port in _etcd_ports())
+    return all(b'"true"' in _call("GET", f"http://127.0.0.1:{port}/health") for port in etcd_ports())
 
 
 # Both clusters
