@@ -358,7 +358,7 @@ MUTANTS = [
                 "self._state.bind(plan.generation); self._writer.decide_yellow()",
             ),
         ),
-        first_seed=10,
+        test=test_generations.test_an_empty_disk_is_bound_before_it_takes_any_message_of_the_generation_that_it_meets,
     ),
     Mutant(
         "digests cover ids, not bodies",
