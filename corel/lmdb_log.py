@@ -33,6 +33,7 @@ import lmdb
 
 from corel import record_codec
 from corel.checked_values import Bytes as Bytes
+from corel.checked_values import ValuePacker as ValuePacker
 from corel.checked_values import WrongChecksum, checked, unpack, verified
 from corel.checked_values import pack as pack
 from corel.config import MAP_BYTES

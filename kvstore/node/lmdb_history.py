@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from corel.lmdb_log import Bytes, LmdbLog, pack
+from corel.lmdb_log import Bytes, LmdbLog, ValuePacker, pack
 from kvstore.store import (
     Change,
     Checkpoint,
@@ -54,6 +54,7 @@ class LmdbHistory:
 
     def __init__(self, log: LmdbLog) -> None:
         self._log = log
+        self._pack = ValuePacker().pack  # of the writing thread
         self.open_tables()
 
     def open_tables(self) -> None:
@@ -77,7 +78,7 @@ class LmdbHistory:
             size += self._append(transaction, checkpoint.changes, records)
         else:  # no past is to be kept at all
             forgotten = max(forgotten, last)
-        at_once = max(_FORGOTTEN_AT_ONCE_MAX, 2 * sum(len(change.items) for change in checkpoint.changes))
+        at_once = max(_FORGOTTEN_AT_ONCE_MAX, 2 * sum([len(change.items) for change in checkpoint.changes]))
         while at_once > 0 and (oldest := self._oldest_record(transaction)) is not None:
             first, value, changes = oldest
             through = first + len(changes) - 1
@@ -94,34 +95,39 @@ class LmdbHistory:
         """Puts what the changes replaced; returns how many bytes that took."""
         size = 0
         versions: list[tuple[bytes, bytes]] = []
-        for message, group in groupby(changes, lambda change: change.write_id.rpartition(".")[0]):
-            of_message = list(group)
+        for message, group in groupby(changes, _message_of):
             content: list[object] = [message]
-            for change in of_message:
-                parts: list[object] = [int(change.write_id.rpartition(".")[2])]
-                revision = _key(change.revision)
-                for place, (key, item) in enumerate(change.items):
-                    name = key.encode()
-                    before = records[key] if key in records else transaction.get(name, db=self._items)
-                    if before is not None and len(before) > LARGE_BYTES:
-                        apart = _replaced_key(change.revision, place)
-                        transaction.put(apart, pack(before, _REPLACED + apart), db=self._replaced)
-                        size += len(before)
-                        parts += (key, len(before))
-                    else:
-                        parts += (key, before)
-                    records[key] = None if item is None else pack(item, ITEMS + name)
-                    versions.append((name, revision))
-                content.append(parts)
-            first = _key(of_message[0].revision)
-            value = pack(content, _HISTORY + first)
-            if not transaction.put(first, value, db=self._history, append=True):
-                raise self._log.damaged(f"revision {of_message[0].revision} or a later one is written already")
+            first = 0
+            with transaction.cursor(db=self._items) as items:
+                for revision, write_id, changed in group:
+                    first = first or revision
+                    number = _key(revision)
+                    parts: list[object] = [int(write_id[len(message) + 1 :])]
+                    for place, (key, item) in enumerate(changed):
+                        name = key.encode()
+                        before = records[key] if key in records else items.get(name)
+                        if before is not None and len(before) > LARGE_BYTES:
+                            size += self._put_apart(transaction, revision, place, before)
+                            parts += (key, len(before))
+                        else:
+                            parts += (key, before)
+                        records[key] = None if item is None else self._pack(item, ITEMS + name)
+                        versions.append((name, number))
+                    content.append(parts)
+            value = self._pack(content, _HISTORY + _key(first))
+            if not transaction.put(_key(first), value, db=self._history, append=True):
+                raise self._log.damaged(f"revision {first} or a later one is written already")
             size += len(value)
         versions.sort()
         with transaction.cursor(db=self._versions) as cursor:
             cursor.putmulti(versions)
         return size
+
+    def _put_apart(self, transaction: Any, revision: int, place: int, before: bytes) -> int:
+        """Puts a large record that a revision replaced; returns its size."""
+        name = _replaced_key(revision, place)
+        transaction.put(name, pack(before, _REPLACED + name), db=self._replaced)
+        return len(before)
 
     def _oldest_record(self, transaction: Any) -> tuple[int, bytes, list[Any]] | None:
         """Returns the first revision of the oldest record, the record, and its changes."""
@@ -377,6 +383,10 @@ def _place_key(place: ConflictPlace) -> bytes:
 
 def _key(revision: int) -> bytes:
     return revision.to_bytes(8, "big")
+
+
+def _message_of(change: Change) -> str:
+    return change.write_id.rpartition(".")[0]
 
 
 def _number(key: Bytes) -> int:

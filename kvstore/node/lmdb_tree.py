@@ -19,7 +19,7 @@ from hashlib import blake2b
 from typing import Any
 
 from corel import MessageId
-from corel.lmdb_log import Bytes, LmdbLog, pack
+from corel.lmdb_log import Bytes, LmdbLog, ValuePacker, pack
 from kvstore.node.lmdb_history import ITEMS, LINE, STATE, LmdbHistory
 from kvstore.store import (
     IDEMPOTENCY_POSITIONS,
@@ -44,6 +44,7 @@ class LmdbTree:
 
     def __init__(self, log: LmdbLog) -> None:
         self._log = log
+        self._pack = ValuePacker().pack  # of the writing thread
         self.past = LmdbHistory(log)
         self._open_own_tables()
         self.line = self.revision = 0
@@ -104,15 +105,18 @@ class LmdbTree:
     def write(self, transaction: Any, checkpoint: Checkpoint) -> None:
         """Puts a checkpoint into a transaction."""
         records = self.past.write(transaction, checkpoint)
-        for key, item in sorted(checkpoint.items.items()):
-            name = key.encode()
+        puts: list[tuple[bytes, bytes]] = []
+        for key in sorted(checkpoint.items):
+            name, item = key.encode(), checkpoint.items[key]
             if item is None:
                 transaction.delete(name, db=self._items)
             else:
-                transaction.put(name, records.get(key) or pack(item, ITEMS + name), db=self._items)
+                puts.append((name, records.get(key) or self._pack(item, ITEMS + name)))
+        with transaction.cursor(db=self._items) as cursor:
+            cursor.putmulti(puts)
         for message_id, fate in checkpoint.fates.items():
             name = _message_key(message_id)
-            value = pack([fate.position, list(map(_outcome_to_item, fate.outcomes))], _FATES + name)
+            value = self._pack([fate.position, list(map(_outcome_to_item, fate.outcomes))], _FATES + name)
             transaction.put(name, value, db=self._fates)
         for idempotency_key, memory in checkpoint.memories.items():
             name = _memory_key(idempotency_key)

@@ -6,6 +6,7 @@ costs a few lookups, however many watchers wait."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import NamedTuple, TypeAlias
@@ -55,7 +56,9 @@ class Feed:
     def __init__(self) -> None:
         self._by_key: _Groups = {}
         self._by_prefix: _Groups = {}
+        self._prefixes_of_length: Counter[int] = Counter()
         self._prefix_lengths: tuple[int, ...] = ()
+        """The lengths that prefixes have, in order."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -69,7 +72,7 @@ class Feed:
         for prefix in interest.prefixes:
             if prefix not in self._by_prefix:
                 self._by_prefix[prefix] = {}
-                self._measure()
+                self._count_prefix(len(prefix), 1)
             self._by_prefix[prefix][waiting] = None
         self._count += 1
         return waiting
@@ -79,11 +82,10 @@ class Feed:
         is_known = False
         for key in waiting.interest.keys:
             is_known |= _discard(self._by_key, key, waiting)
-        prefixes = len(self._by_prefix)
         for prefix in waiting.interest.prefixes:
-            is_known |= _discard(self._by_prefix, prefix, waiting)
-        if len(self._by_prefix) != prefixes:
-            self._measure()
+            is_known |= (was_there := _discard(self._by_prefix, prefix, waiting))
+            if was_there and prefix not in self._by_prefix:
+                self._count_prefix(len(prefix), -1)
         self._count -= is_known
         return is_known
 
@@ -111,8 +113,12 @@ class Feed:
                 found.update(self._by_prefix.get(key[:length], {}))
         return list(found)
 
-    def _measure(self) -> None:
-        self._prefix_lengths = tuple(sorted({len(prefix) for prefix in self._by_prefix}))
+    def _count_prefix(self, length: int, change: int) -> None:
+        self._prefixes_of_length[length] += change
+        if not self._prefixes_of_length[length]:
+            del self._prefixes_of_length[length]
+        if len(self._prefixes_of_length) != len(self._prefix_lengths):
+            self._prefix_lengths = tuple(sorted(self._prefixes_of_length))
 
 
 def _discard(groups: _Groups, name: str, waiting: Waiting) -> bool:
