@@ -45,6 +45,9 @@ CHUNK_BYTES_MAX = 65_536
 RETRY_MS = 1_000
 """How long a client is to wait before it connects again."""
 PREFIXES_MAX = 64
+SHARED_EVENTS_MAX = 1_024
+SHARED_EVENT_BYTES_MAX = 4_096
+"""Most events that are kept encoded for other watchers, and the most bytes of one that is kept."""
 
 _SINGLE = ("from", "prev", "colors")
 _REPEATED = ("prefix", "key")
@@ -77,6 +80,7 @@ class WatchApp:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._shared = SharedEvents()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -99,7 +103,7 @@ class WatchApp:
             return
         self._node.watchers += 1
         try:
-            await _Stream(self._node, store, wanted, first, send).run()
+            await _Stream(self._node, store, self._shared, wanted, first, send).run()
         finally:
             self._node.watchers -= 1
 
@@ -160,12 +164,35 @@ def _colors(text: str) -> frozenset[WatchedColor]:
     return colors
 
 
+class SharedEvents:
+    """The newest events as bytes, so that what many watchers get is encoded once. What a revision changed is
+    final, so an event never becomes wrong."""
+
+    def __init__(self) -> None:
+        self._events: dict[int, bytes] = {}
+        """In the order in which they were encoded."""
+
+    def event(self, change: Change) -> bytes:
+        """Returns the event of all that a revision changed."""
+        found = self._events.get(change.revision)
+        if found is None:
+            found = _change_event(change, [{"key": key, **_content(item)} for key, item in change.items])
+            if len(found) <= SHARED_EVENT_BYTES_MAX:
+                self._events[change.revision] = found
+                if len(self._events) > SHARED_EVENTS_MAX:
+                    del self._events[next(iter(self._events))]
+        return found
+
+
 class _Stream:
     """One watcher's stream of events."""
 
-    def __init__(self, node: Node, store: Store, wanted: Wanted, first: int, send: Send) -> None:
+    def __init__(
+        self, node: Node, store: Store, shared: SharedEvents, wanted: Wanted, first: int, send: Send
+    ) -> None:
         self._node = node
         self._store = store
+        self._shared = shared
         self._wanted = wanted
         self._next = first
         """The next revision to read."""
@@ -230,13 +257,14 @@ class _Stream:
             return []
         found = self._node.changes(self._next, CHUNK_CHANGES_MAX, CHUNK_BYTES_MAX)
         self._next = found[-1].revision + 1
-        wanted = [change for each in found if (change := self._wanted.interest.of(each)) is not None]
-        return [self._change_event(change) for change in wanted]
+        interest = self._wanted.interest
+        return [self._event(each, change) for each in found if (change := interest.of(each)) is not None]
 
-    def _change_event(self, change: Change) -> bytes:
-        changes = [self._changed(change.revision, key, item) for key, item in change.items]
-        content = {"revision": change.revision, "write": change.write_id, "changes": changes}
-        return f"id: {change.revision}\ndata: {_to_json(content)}\n\n".encode()
+    def _event(self, whole: Change, change: Change) -> bytes:
+        """Returns the event of the part of a change that is of interest."""
+        if change is whole and not self._wanted.with_previous:
+            return self._shared.event(change)
+        return _change_event(change, [self._changed(change.revision, key, item) for key, item in change.items])
 
     def _changed(self, revision: int, key: str, item: Item | None) -> dict[str, object]:
         content: dict[str, object] = {"key": key, **_content(item)}
@@ -255,6 +283,11 @@ class _Stream:
 
     async def _write(self, body: bytes) -> None:
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+def _change_event(change: Change, changes: list[dict[str, object]]) -> bytes:
+    content = {"revision": change.revision, "write": change.write_id, "changes": changes}
+    return f"id: {change.revision}\ndata: {_to_json(content)}\n\n".encode()
 
 
 def _content(item: Item | None) -> dict[str, object]:
