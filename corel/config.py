@@ -77,7 +77,7 @@ class CorelConfig:
 
     debug_invariants: bool = False
     """Whether to check the invariants of section 3.4 after every step, which costs a pass over everything that is
-    not green."""
+    not green whenever that has changed."""
 
     def __post_init__(self) -> None:
         if self.batches_ahead_max < 1:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from corel.invariants import Invariants
+from corel.invariants import UNCHANGED_MAX, Invariants
 from corel.message_queue import MessageQueue
 from corel.messages import Entry, MessageId
 from transport.errors import BrokenInvariant
@@ -61,4 +61,19 @@ def test_what_is_wrong_is_noticed(plant: Callable[[MessageQueue], object]) -> No
     watched = Invariants(made)
     plant(made)
     with pytest.raises(BrokenInvariant):
+        watched.check(made)
+
+
+@pytest.mark.parametrize("plant", PLANTED.values(), ids=PLANTED)
+def test_what_goes_wrong_after_a_check_is_noticed_soon(plant: Callable[[MessageQueue], object]) -> None:
+    made = queue()
+    watched = Invariants(made)
+    watched.check(made)
+    plant(made)
+    with pytest.raises(BrokenInvariant):
+        check_often(watched, made)
+
+
+def check_often(watched: Invariants, made: MessageQueue) -> None:
+    for _ in range(UNCHANGED_MAX + 1):
         watched.check(made)

@@ -10,10 +10,12 @@ from functools import partial
 from tests.simulator.hunt import hunt_all
 from tests.simulator.membership.settling import JITTER_MS, SITUATIONS, cases_of, settle_all
 from tests.simulator.runner import LAYERS, NODES_MAX, NODES_MIN, replay, run_seeds
+from tests.simulator.speed import prepare_for_many_runs
 
 
 def main() -> int:
     arguments = _parser().parse_args()
+    prepare_for_many_runs()
     if arguments.command == "run":
         nodes = arguments.nodes
         first, last = arguments.seeds

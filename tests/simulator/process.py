@@ -194,13 +194,15 @@ class SimulatedProcess:
             self._loop.proceed()
             return
         ticks = 0
-        while not self.is_paused() and self.next_deadline() <= self._world.now:
+        while not self.is_paused():
+            deadline = self.next_deadline()
+            if deadline > self._world.now:
+                self._sleep_until(deadline)
+                return
             self.tick()
             ticks += 1
             if ticks > TICKS_MAX:
                 raise Violation(f"{self.name} wants to act again and again without time passing")
-        if not self.is_paused():
-            self._sleep_until(self.next_deadline())
 
     def _after_tick(self) -> None:
         """What a subclass does after each tick."""

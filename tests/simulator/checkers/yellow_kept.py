@@ -15,10 +15,14 @@ class YellowKept(LogChecker):
         super().__init__(history)
         self._reached: dict[int, int] = {}
         """How far any node has made green that knew of no later primary component than this one."""
+        self._known: dict[int, int] = {}
+        """How far any node has made green that knew of this primary component, or of an earlier one: computed when
+        it is asked for, and kept until a node makes more green."""
 
     def greened(self, node: str, log: Corel, greened: Greened) -> None:
         line = greened.position + len(greened.entries)
         self._reached[log.committed] = max(line, self._reached.get(log.committed, 0))
+        self._known.clear()
 
     def started(self, node: str, log: Corel) -> None:
         self.stepped(node, log)
@@ -27,8 +31,10 @@ class YellowKept(LogChecker):
         self.check(node, log.committed, log.queue)
 
     def check(self, node: str, committed: int, queue: MessageQueue) -> None:
-        known = [line for number, line in self._reached.items() if number <= committed]
-        line = max(known, default=0)
+        line = self._known.get(committed)
+        if line is None:
+            reached = [line for number, line in self._reached.items() if number <= committed]
+            line = self._known[committed] = max(reached, default=0)
         if queue.yellow_line < line:
             raise Violation(
                 f"{node} knows of primary {committed}, but is yellow to {queue.yellow_line} only, not {line}"

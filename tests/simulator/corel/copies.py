@@ -142,7 +142,7 @@ class CopiesRun(CorelRun):
             )
             self._restored.add(plan.twin.node)
         for judges in self.jury.all:
-            judges.checkers.clear()  # they speak of disks that forget nothing
+            judges.dismiss()  # they speak of disks that forget nothing
 
     def run(self) -> None:
         self._schedule_starts()

@@ -85,10 +85,13 @@ class Headers:
         self._codec = Codec("simulated", roster.digest())
         self._header = b""
         self._of: Machine | None = None
+        self._admitted: set[bytes] = set()
+        """The headers that the codec has admitted since it was bound."""
 
     def bind(self, generation: bytes) -> None:
         self._codec.bind(generation)
         self._of = None
+        self._admitted.clear()
 
     def put(self, datagram: Datagram) -> Datagram:
         if self._of != datagram.sender:
@@ -98,9 +101,12 @@ class Headers:
 
     def admits(self, datagram: Datagram) -> bool:
         assert isinstance(datagram, HeadedDatagram)
+        if datagram.header in self._admitted:
+            return True
         try:
             self._codec.decode(datagram.header)
         except DecodeError as error:
             self.dropped[error.reason] += 1
             return False
+        self._admitted.add(datagram.header)
         return True

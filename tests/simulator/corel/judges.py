@@ -37,6 +37,19 @@ class Judges:
             Primaries(self.history),
             self.acknowledged,
         ]
+        self._after_steps = [
+            checker.stepped for checker in self.checkers if type(checker).stepped is not LogChecker.stepped
+        ]
+        """What looks at every step, of which there are many."""
+
+    def dismiss(self) -> None:
+        """Stops judging."""
+        self.checkers.clear()
+        self._after_steps.clear()
+
+    def stepped(self, node: str, log: Corel) -> None:
+        for look in self._after_steps:
+            look(node, log)
 
     def greened(self, node: str, log: Corel, greened: Greened) -> None:
         for checker in self.checkers:

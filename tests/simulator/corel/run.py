@@ -205,8 +205,7 @@ class CorelRun(GroupRun[CorelProcess]):
 
     def _on_step(self, process: CorelProcess) -> None:
         log = process.machine_log
-        for checker in self.jury.of(process.address, log).checkers:
-            checker.stepped(process.address, log)
+        self.jury.of(process.address, log).stepped(process.address, log)
         if (phase := log.phase) != self._phases.get(process.address):
             self._phases[process.address] = phase
             self._visits[phase] += 1
