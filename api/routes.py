@@ -18,6 +18,7 @@ from api.conflicts import add_conflicts
 from api.history import add_history
 from api.kv_openapi import AckQuery, IdempotencyKey, TimeoutQuery, describe_keys
 from api.lists_openapi import describe_lists
+from api.measuring import UNTIMED
 from api.pages import starlette
 from api.problems import Problem, problem_of, trouble
 from api.requests import (
@@ -130,6 +131,7 @@ def _add_writes(app: FastAPI, node: Node, budget: BodyBudget) -> None:
         message_id, index = _parse_write_id(write_id)
         known = node.outcome(message_id, index)
         if wait is not None and (known is None or known[0] is not Color.GREEN):
+            request.scope["state"][UNTIMED] = True
             await node.until_green(message_id, timeout_ms)
             known = node.outcome(message_id, index)
         if known is None:

@@ -14,6 +14,7 @@ from corel import Color, MessageId, Stage, inspect
 from corel.disk_errors import DiskError
 from kvstore.node.config import NodeConfig
 from kvstore.node.disk_watch import warnings_of
+from kvstore.node.metrics import Metrics
 from kvstore.node.restarting import RestartingDriver
 from kvstore.node.status import LogEntry, LogPage, NodeStatus
 from kvstore.store import (
@@ -61,6 +62,11 @@ class Node:
         """Answers every request, writes to disk what is green, and stops."""
         await self._restarting.close()
 
+    @property
+    def metrics(self) -> Metrics:
+        """What the node counts and measures of itself."""
+        return self._restarting.metrics
+
     # What clients ask
 
     async def write(self, write: Write, ack: Ack, timeout_ms: float) -> Answer:
@@ -68,6 +74,7 @@ class Node:
         data = encode_write(write)
         store = self._restarting.running_store
         if store is None:
+            self.metrics.store.answers[Trouble.AWAY] += 1
             return Failed(Trouble.AWAY)
         answer: asyncio.Future[Answer] = self._loop.create_future()
         store.write(data, ack, _now() + timeout_ms, _resolve(answer))
