@@ -12,14 +12,14 @@ from api.answers import problem_response
 from api.http_protocol import DISCONNECTED
 from api.kv import KeyValueApp
 from api.lists import PATH as LISTS
-from api.lists import ListApp
+from api.lists import STREAMS_MAX, ListApp
 from api.measuring import KEYS, UNTIMED, Measuring, NotedStatus
 from api.problems import problem_of, trouble
 from api.requests import BodyBudget, ClientDisconnected, Receive, Scope, Send
 from api.routes import make_app
 from api.slices import Turns
 from api.watch import PATH as WATCH
-from api.watch import WatchApp
+from api.watch import WATCHERS_MAX, WatchApp
 from corel.disk_errors import DiskError
 from kvstore.node import CLIENT_CLOSED, Node
 from kvstore.store import Trouble
@@ -36,6 +36,11 @@ class App:
         self._lists = ListApp(node, turns)
         self._watch = WatchApp(node)
         self._measuring = Measuring(node.metrics.http)
+        node.metrics.http.queues.update(
+            watchers=(lambda: node.watchers, WATCHERS_MAX),
+            list_streams=(lambda: self._lists.streams, STREAMS_MAX),
+            body_bytes=(lambda: budget.bytes_taken, budget.bytes_max),
+        )
         self.documented = make_app(node, budget, turns, urls)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -48,6 +53,10 @@ class App:
         noted = NotedStatus(send)
         await self._serve(app, scope, receive, noted)
         self._measuring.served(template, scope, noted.status or CLIENT_CLOSED, perf_counter() - begun_at)
+
+    def refused(self, code: str) -> None:
+        """Counts what the HTTP protocol refused before it became a request."""
+        self._measuring.refused(code)
 
     async def _serve(self, app: Any, scope: Scope, receive: Receive, send: Any) -> int | None:
         """Has the request served, and returns the status if it is known: that of a response to a key is."""

@@ -51,3 +51,7 @@ class Measuring:
         figures.statuses[status] += 1
         if UNTIMED not in scope["state"]:
             figures.seconds.observe(seconds)
+
+    def refused(self, code: str) -> None:
+        """Counts a connection or a request that reached no call."""
+        self._figures.refusals[code] += 1

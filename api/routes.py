@@ -19,6 +19,7 @@ from api.history import add_history
 from api.kv_openapi import AckQuery, IdempotencyKey, TimeoutQuery, describe_keys
 from api.lists_openapi import describe_lists
 from api.measuring import UNTIMED
+from api.metrics import add_metrics
 from api.pages import starlette
 from api.problems import Problem, problem_of, trouble
 from api.requests import (
@@ -66,6 +67,7 @@ def make_app(node: Node, budget: BodyBudget, turns: Turns, urls: Mapping[str, st
     _add_writes(app, node, budget)
     _add_status(app, node, urls)
     _add_probes(app, node)
+    add_metrics(app, node)
     _add_chaos(app, node, budget)
     schemas.complete(app.openapi(), node.config.roster.weights)
     return app

@@ -161,6 +161,11 @@ class Driver:
     def is_closed(self) -> bool:
         return self._is_closed
 
+    @property
+    def sync_under_way_seconds(self) -> float:
+        """How long the write under way has taken so far; 0 if there is none."""
+        return 0.0 if self.writer is None else self.writer.busy_ms() / 1_000.0
+
     def counts(self) -> Counter[str]:
         """Returns what the machines, the sockets and the journal of this incarnation have counted."""
         counts = self.replica.group.counters + self.replica.log.counters + self.channel.counters

@@ -7,7 +7,7 @@ from collections import Counter
 from corel import Stage, StageChanged
 from kvstore.histogram import Histogram
 from membership import MembershipEvent
-from transport import Journal, View
+from transport import Journal, View, ViewId
 
 CHANGE_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0, 7_200.0)
 """Bounds for what takes a second or two when all is well, and as long as a partition when it is not."""
@@ -36,13 +36,14 @@ class GroupFigures:
         """From the loss of a primary component, or the start, to the next primary component."""
         self._reason: str | None = None
         """What began the change of view that is under way."""
+        self._stage_and_view: tuple[Stage, ViewId] | None = None
         self._is_primary = False
         self._without_primary_since: float | None = None
         self._merging_since: float | None = None
 
     def begin(self, now: float) -> None:
         """Begins an incarnation. Times are in seconds."""
-        self._reason = self._merging_since = None
+        self._reason = self._merging_since = self._stage_and_view = None
         if self._without_primary_since is None:
             self._without_primary_since = now
 
@@ -66,7 +67,9 @@ class GroupFigures:
             self._merging_since = now
 
     def stage_changed(self, change: StageChanged, now: float) -> None:
-        self.stage_changes[str(change.stage), str(change.cause)] += 1
+        if (change.stage, change.view) != self._stage_and_view:  # else the node is bound to a generation now
+            self._stage_and_view = (change.stage, change.view)
+            self.stage_changes[str(change.stage), str(change.cause)] += 1
         is_primary = change.stage is Stage.PRIMARY
         if is_primary and not self._is_primary:
             self._gain_primary(now)

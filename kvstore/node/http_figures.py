@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import NamedTuple
 
 from kvstore.histogram import Histogram
@@ -36,6 +37,8 @@ class HttpFigures:
         self.routes: dict[Route, RouteFigures] = {}
         self.refusals: Counter[str] = Counter()
         """Connections and requests that were refused before they reached a call, by error code."""
+        self.queues: dict[str, tuple[Callable[[], int], int]] = {}
+        """What the API bounds: a function that returns how much there is, and how much there may be."""
 
     def route(self, method: str, template: str) -> RouteFigures:
         """Returns the figures of a call, whose method and template must be among a bounded number."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from enum import StrEnum
 
+from corel import Color
 from kvstore.histogram import Histogram
+from kvstore.store.replies import Trouble
 from kvstore.store.state import ConflictKind
 
 _BATCH_WRITES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 2_048)
@@ -16,7 +17,7 @@ class StoreFigures:
     """Cumulative counts of one node's store."""
 
     def __init__(self) -> None:
-        self.answers: Counter[StrEnum] = Counter()
+        self.answers: Counter[Color | Trouble] = Counter()
         """Answered writes: by the colour that they had, or by the trouble for which they failed."""
         self.green_writes = 0
         """Writes, of whichever node, that were applied to the green state."""
