@@ -24,6 +24,9 @@ from corel.disk_errors import DiskError
 from kvstore.node import CLIENT_CLOSED, Node
 from kvstore.store import Trouble
 
+_BROKEN = 500
+"""What uvicorn answers to a request that ends with an exception which nobody expected."""
+
 
 class App:
     """The ASGI application of a node. It also answers requests that end with an exception, and counts all of
@@ -45,14 +48,18 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         begun_at = perf_counter()
-        if scope["path"].startswith("/v1/kv/"):
-            status = await self._serve(self._keys, scope, receive, send)
-            self._measuring.served(KEYS, scope, status or CLIENT_CLOSED, perf_counter() - begun_at)
-            return
-        template, app = self._app_of(scope)
-        noted = NotedStatus(send)
-        await self._serve(app, scope, receive, noted)
-        self._measuring.served(template, scope, noted.status or CLIENT_CLOSED, perf_counter() - begun_at)
+        status: int | None = _BROKEN
+        template: str | None = KEYS
+        try:
+            if scope["path"].startswith("/v1/kv/"):
+                status = await self._serve(self._keys, scope, receive, send)
+            else:
+                template, app = self._app_of(scope)
+                noted = NotedStatus(send)
+                await self._serve(app, scope, receive, noted)
+                status = noted.status
+        finally:
+            self._measuring.served(template, scope, status or CLIENT_CLOSED, perf_counter() - begun_at)
 
     def refused(self, code: str) -> None:
         """Counts what the HTTP protocol refused before it became a request."""

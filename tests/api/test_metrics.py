@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from api.measuring import KEYS
+from api.app import App
+from api.measuring import KEYS, Measuring
 from api.metrics import wants_openmetrics
+from kvstore.node import HttpFigures
 from tests.api.cluster import Cluster, Node, eventually
 from tests.api.scraping import OPENMETRICS, Rise, Scrape, scrape, scrape_openmetrics
 from tests.api.watching import watch
@@ -208,6 +212,19 @@ def test_the_type_follows_accept_and_a_head_has_no_body(node: Node) -> None:
     assert int(head.headers["content-length"]) > 1_000
     assert node.call("POST", "/metrics").status == 405
     assert node.get_path("/metrics?name=x").error == "unknown_parameter"
+
+
+def test_a_request_that_breaks_is_counted_as_an_error() -> None:
+    async def broken(*arguments: object) -> None:
+        raise LookupError("a bug")
+
+    app, figures = App.__new__(App), HttpFigures()
+    app._keys = app.documented = broken  # type: ignore[assignment]
+    app._measuring = Measuring(figures)
+    for path in ("/v1/kv/key", "/v1/status"):
+        with pytest.raises(LookupError):
+            asyncio.run(app({"path": path, "method": "GET", "state": {}}, broken, broken))
+    assert (figures.requests, figures.errors) == (2, 2)
 
 
 @pytest.mark.parametrize(
