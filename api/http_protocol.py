@@ -133,6 +133,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def _refuse(self, status: int, code: str, message: str) -> None:
         self._expect(None)
+        self.app.refused(code)
         is_body = self._is_in_message and not self._is_in_headers
         if self.pipeline or (self.cycle is not None and not self.cycle.response_complete and not is_body):
             # An earlier request is not answered yet: this would be taken for its answer.

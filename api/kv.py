@@ -15,6 +15,7 @@ from api.answers import (
     value_response,
     write_response,
 )
+from api.measuring import UNTIMED
 from api.problems import Problem, problem_of
 from api.reads import Read, past_revision, until_changed, wait_for
 from api.requests import (
@@ -70,7 +71,8 @@ class KeyValueApp:
         self._node = node
         self._budget = budget
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> int:
+        """Answers a request, and returns the status."""
         method = scope["method"]
         try:
             if not scope["raw_path"].startswith(PREFIX):
@@ -90,6 +92,7 @@ class KeyValueApp:
         except (Problem, InvalidWrite, Overloaded, Compacted) as error:
             response = problem_response(problem_of(error, self._node.revision))
         await response.send(send, with_body=method != "HEAD")
+        return response.status
 
     # Reading
 
@@ -102,8 +105,10 @@ class KeyValueApp:
             past = past_revision(found, level)
             least = max(past or 0, number(found, "min_revision", 0, 0, NUMBER_MAX))
             await wait_for(self._node, level, least, timeout_ms(found))
-            if "wait_revision" in found and not await self._has_changed(key, level, found):
-                return unchanged(self._node.find(key))
+            if "wait_revision" in found:
+                scope["state"][UNTIMED] = True
+                if not await self._has_changed(key, level, found):
+                    return unchanged(self._node.find(key))
         if past is not None:
             item = self._node.find_at(key, past)
         elif level is Read.RED:

@@ -65,7 +65,7 @@ class ListApp:
         self._node = node
         self._turns = turns
         self._pages = BodyBudget(PAGES_BYTES_MAX)
-        self._streams = 0
+        self.streams = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -177,13 +177,13 @@ class ListApp:
             page.free()
 
     async def _stream(self, query: ListQuery, scope: Scope, send: Send) -> None:
-        if self._streams >= STREAMS_MAX:
-            raise Overloaded(f"{self._streams} lists are being streamed")
-        self._streams += 1
+        if self.streams >= STREAMS_MAX:
+            raise Overloaded(f"{self.streams} lists are being streamed")
+        self.streams += 1
         try:
             await self._stream_all(query, scope, send)
         finally:
-            self._streams -= 1
+            self.streams -= 1
 
     async def _stream_all(self, query: ListQuery, scope: Scope, send: Send) -> None:
         snapshot, colors = await self._begin(query)

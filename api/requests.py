@@ -179,7 +179,12 @@ class BodyBudget:
     """Bounds the bytes of all bodies that are being received: thousands of clients may send large ones slowly."""
 
     def __init__(self, bytes_max: int = BODIES_BYTES_MAX) -> None:
+        self.bytes_max = bytes_max
         self._free = bytes_max
+
+    @property
+    def bytes_taken(self) -> int:
+        return self.bytes_max - self._free
 
     def take(self, size: int) -> None:
         if size > self._free:

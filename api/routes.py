@@ -18,6 +18,8 @@ from api.conflicts import add_conflicts
 from api.history import add_history
 from api.kv_openapi import AckQuery, IdempotencyKey, TimeoutQuery, describe_keys
 from api.lists_openapi import describe_lists
+from api.measuring import UNTIMED
+from api.metrics import add_metrics
 from api.pages import starlette
 from api.problems import Problem, problem_of, trouble
 from api.requests import (
@@ -65,6 +67,7 @@ def make_app(node: Node, budget: BodyBudget, turns: Turns, urls: Mapping[str, st
     _add_writes(app, node, budget)
     _add_status(app, node, urls)
     _add_probes(app, node)
+    add_metrics(app, node)
     _add_chaos(app, node, budget)
     schemas.complete(app.openapi(), node.config.roster.weights)
     return app
@@ -130,6 +133,7 @@ def _add_writes(app: FastAPI, node: Node, budget: BodyBudget) -> None:
         message_id, index = _parse_write_id(write_id)
         known = node.outcome(message_id, index)
         if wait is not None and (known is None or known[0] is not Color.GREEN):
+            request.scope["state"][UNTIMED] = True
             await node.until_green(message_id, timeout_ms)
             known = node.outcome(message_id, index)
         if known is None:

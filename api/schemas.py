@@ -435,6 +435,10 @@ def plain_responses(model: type[BaseModel], may_be_missing: bool = False) -> Res
     return {200: {"model": model, "description": "As it is now"}, **errors}
 
 
+def metrics_errors() -> Responses:
+    return _errors(400, 405)
+
+
 def ready_responses() -> Responses:
     return {200: {"model": Ready, "description": "Yes"}, **_errors(400, 405, 503)}
 

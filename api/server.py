@@ -11,7 +11,7 @@ from typing import Any
 import uvicorn
 
 from api.app import App
-from api.http_protocol import IDLE_SECONDS, BoundedHttpProtocol
+from api.http_protocol import CONNECTIONS_MAX, IDLE_SECONDS, BoundedHttpProtocol
 from kvstore.node import Node
 from transport.udp import Address
 
@@ -66,6 +66,7 @@ async def serve_http(node: Node, listener: socket.socket, urls: Mapping[str, str
         timeout_graceful_shutdown=STOP_SECONDS,
     )
     server = _Server(config)
+    node.metrics.http.queues["connections"] = (lambda: len(server.server_state.connections), CONNECTIONS_MAX)
 
     async def end() -> None:
         await stop.wait()

@@ -35,6 +35,7 @@ from kvstore.store import (
     check_key,
 )
 
+PATH = "/v1/watch"
 WATCHERS_MAX = 3_072
 """Most watchers of a node: the rest of its connections is for requests."""
 HEARTBEAT_SECONDS = 15.0

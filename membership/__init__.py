@@ -15,6 +15,7 @@ from membership.effects import (
 )
 from membership.group import Group
 from membership.interface import Membership
+from membership.stages import CHANGE_CAUSES
 
 __all__ = [
     "Group",
@@ -26,4 +27,5 @@ __all__ = [
     "Unicast",
     "ViewChanged",
     "MembershipEvent",
+    "CHANGE_CAUSES",
 ]

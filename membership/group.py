@@ -36,6 +36,7 @@ from transport import (
     Datagram,
     DecodeError,
     Envelope,
+    FlowFigures,
     Frame,
     Journal,
     Lansis,
@@ -130,6 +131,10 @@ class Group:
     @property
     def counters(self) -> Counter[str]:
         return self._lansis.counters
+
+    @property
+    def flow(self) -> FlowFigures:
+        return self._lansis.flow
 
     @property
     def lansis(self) -> Lansis:

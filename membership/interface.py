@@ -14,11 +14,12 @@ The order of effects is the contract:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Protocol
 
 from membership.effects import MembershipEffect
-from transport import Datagram, Machine, Milliseconds, Service, View, ViewId
+from transport import Datagram, FlowFigures, Machine, Milliseconds, Service, View, ViewId
 
 
 class Membership(Protocol):
@@ -33,6 +34,14 @@ class Membership(Protocol):
     @property
     def clock(self) -> int:
         """The highest clock that anything sent so far can have."""
+
+    @property
+    def counters(self) -> Counter[str]:
+        """What has been counted since the start, of the transport too."""
+
+    @property
+    def flow(self) -> FlowFigures:
+        """How full the window and the queue before it are."""
 
     def is_changing(self) -> bool:
         """Whether the view is ending."""

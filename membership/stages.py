@@ -46,6 +46,14 @@ class Cause(StrEnum):
     ASSENTED = "assented"
 
 
+CHANGE_CAUSES = (
+    *(Cause.SILENT, Cause.PORT_UNREACHABLE, Cause.STUCK, Cause.UNRESPONSIVE, Cause.DEPARTED, Cause.ACCUSED_ME),
+    *(Cause.RESTARTED, Cause.NO_ROOM, Cause.FOREIGN_HEARD, Cause.INVITED),
+    *(Cause.ATTEMPT_RECEIVED, Cause.JOIN_RECEIVED, Cause.FAULT_RECEIVED),
+)
+"""What can begin a change of the view."""
+
+
 TRANSITIONS: dict[Stage, tuple[Stage, ...]] = {
     Stage.IDLE: (Stage.FAULTS, Stage.GATHERING),
     Stage.FAULTS: (Stage.IDLE, Stage.GATHERING),

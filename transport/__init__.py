@@ -20,6 +20,7 @@ from transport.effects import (
     WindowStuck,
 )
 from transport.errors import BrokenInvariant
+from transport.flow import FlowFigures
 from transport.lansis import Lansis, QueueFull, ViewOver
 from transport.messages import (
     NAME_BYTES_MAX,
@@ -44,6 +45,7 @@ from transport.packing import check_members
 __all__ = [
     # The machine, its configuration and its errors
     "Lansis",
+    "FlowFigures",
     "TransportConfig",
     "BrokenInvariant",
     "QueueFull",

@@ -44,6 +44,7 @@ class ChaosChannel:
     def __init__(self, channel: Channel, codec: Codec, random: Random, chaos: Chaos | None = None) -> None:
         self.chaos = chaos or Chaos()
         self.receive_buffer_bytes = channel.receive_buffer_bytes
+        self.counters = channel.counters
         self._channel = channel
         self._is_closed = False
         self._codec = codec

@@ -17,11 +17,31 @@ hardly anything more (`outgoing_acks.OwnAcks`), so that the others' windows fill
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from transport.config import TransportConfig
 from transport.dag import CausalDag
 from transport.deadlines import Milliseconds
 from transport.effects import Reason
 from transport.messages import Machine
+
+
+class FlowFigures(NamedTuple):
+    """How full a machine's window is, and the queue of messages that wait for it."""
+
+    window_messages: int
+    window_messages_max: int
+    window_bytes: int
+    window_bytes_max: int
+    """What the smallest receive buffer of the members can hold."""
+    queue_messages: int
+    queue_messages_max: int
+    queue_bytes: int
+    queue_bytes_max: int
+    blocked: Reason | None
+    """Why nothing is sent although something waits."""
+    round_trip_ms: Milliseconds
+    """How long the network takes to answer; 0 if that is not known yet."""
 
 
 class FlowControl:

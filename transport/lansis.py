@@ -42,7 +42,7 @@ from transport.effects import (
     TransportEffect,
     WindowStuck,
 )
-from transport.flow import FlowControl
+from transport.flow import FlowControl, FlowFigures
 from transport.messages import (
     Acks,
     Datagram,
@@ -132,6 +132,22 @@ class Lansis:
         self._queue_full = predecessor._queue_full
         self.refused = self._queue.enter_view(self.view.id)
         self._owed_acks.owe_ack()  # the sooner every member is heard in this view, the sooner it delivers
+
+    @property
+    def flow(self) -> FlowFigures:
+        """How full the window and the queue before it are."""
+        return FlowFigures(
+            window_messages=self._dag.buffered_messages,
+            window_messages_max=self.config.window_messages_max,
+            window_bytes=self._dag.buffered_bytes,
+            window_bytes_max=self._flow.window_bytes,
+            queue_messages=len(self._queue),
+            queue_messages_max=self.config.queue_messages_max,
+            queue_bytes=self._queue.bytes,
+            queue_bytes_max=self.config.queue_bytes_max,
+            blocked=self._blocked,
+            round_trip_ms=self._round_trip.smoothed_ms,
+        )
 
     # Inputs
 
@@ -440,6 +456,8 @@ class Lansis:
         if blocked is self._blocked:
             return
         self._blocked = blocked
+        if blocked is not None:
+            self.counters[f"blocked_{blocked}"] += 1
         if self.config.journal_messages:
             effects.append(journal_lines.blocked(blocked, self._dag.buffered_messages))
 

@@ -67,6 +67,9 @@ class Channel(Protocol):
     receive_buffer_bytes: int
     """How many bytes the kernel keeps of what has arrived and has not been read."""
 
+    counters: Counter[str]
+    """What has been sent and received, and what failed."""
+
     def listen(self, on_arrivals: OnArrivals, on_port_unreachable: OnPortUnreachable = lambda _: None) -> None:
         """Begins to hand over what arrives, in batches, on the running event loop; and the addresses that refused
         what was sent there, because no process listens at them."""

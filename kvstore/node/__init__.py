@@ -4,6 +4,8 @@
 exported here."""
 
 from kvstore.node.config import PRESETS, ConfigError, NodeConfig, Preset, preset_for
+from kvstore.node.http_figures import CLIENT_CLOSED, HttpFigures, RouteFigures
+from kvstore.node.metrics import Metrics, MetricsSummary
 from kvstore.node.node import Node
 from kvstore.node.status import LogEntry, LogPage, NodeStatus
 from kvstore.node.synced_numbers import SyncedNumberError
@@ -11,6 +13,11 @@ from kvstore.node.synced_numbers import SyncedNumberError
 __all__ = [
     "Node",
     "NodeStatus",
+    "Metrics",
+    "MetricsSummary",
+    "HttpFigures",
+    "RouteFigures",
+    "CLIENT_CLOSED",
     "LogEntry",
     "LogPage",
     "NodeConfig",

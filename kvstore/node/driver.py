@@ -45,23 +45,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from math import ceil
 from typing import NamedTuple
 
-from corel import MessageId, Persist, Replica, ReplicaEffect, Stage, StageChanged
+from corel import Greened, Logged, MessageId, Persist, Replica, ReplicaEffect, Stage, StageChanged
 from corel.disk_errors import DiskError, StalledDisk
 from corel.lmdb_log import LmdbLog
 from kvstore.node.journal import JournalWriter
 from kvstore.node.lmdb_tree import LmdbTree
 from kvstore.node.machines import NoStore, Stack, StoreMachine
+from kvstore.node.message_times import MessageTimes
+from kvstore.node.metrics import Metrics
 from kvstore.node.peer_errors import PeerErrors
 from kvstore.node.synced_numbers import ClockFloor
 from kvstore.node.twins import TwinNode, must_stop
 from kvstore.node.writer import CheckpointJob, Writer
 from kvstore.store import Checkpoint
-from membership import Unicast, ViewChanged
+from membership import MembershipEvent, Unicast, ViewChanged
 from transport import (
     AT_ONCE,
     NEVER,
@@ -110,6 +113,7 @@ class Driver:
         clock_floor: ClockFloor | None = None,
         journal: JournalWriter | None = None,
         disk: Disk | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         self.stack = stack
         self.channel = channel
@@ -121,6 +125,8 @@ class Driver:
         self._clock_floor = clock_floor
         self._journal = journal
         self._disk = disk
+        self._metrics = metrics or Metrics()
+        self._times = MessageTimes(stack.me, self._metrics.times)
         self._loop = asyncio.get_running_loop()
         self._store: StoreMachine = NoStore()
         self._timer: asyncio.Handle | None = None
@@ -155,10 +161,23 @@ class Driver:
     def is_closed(self) -> bool:
         return self._is_closed
 
+    @property
+    def sync_under_way_seconds(self) -> float:
+        """How long the write under way has taken so far; 0 if there is none."""
+        return 0.0 if self.writer is None else self.writer.busy_ms() / 1_000.0
+
+    def counts(self) -> Counter[str]:
+        """Returns what the machines, the sockets and the journal of this incarnation have counted."""
+        counts = self.replica.group.counters + self.replica.log.counters + self.channel.counters
+        counts.update({f"peer_errors_{reason}": count for reason, count in self.peer_errors.counts.items()})
+        counts["journal_lost"] = 0 if self._journal is None else self._journal.lost
+        return counts
+
     def submit(self, body: bytes) -> MessageId:
         """Hands a message to the log; raises `TooMuch` when too many wait."""
         self._check_open()
         message_id, effects = self.replica.submit(body)
+        self._times.submitted(message_id.sequence, time.monotonic())
         self.execute(effects)
         return message_id
 
@@ -242,6 +261,7 @@ class Driver:
     def _take_in(self, arrivals: Arrivals) -> None:
         now = self._now()
         for data, address in arrivals:
+            self._metrics.received_bytes.observe(len(data))
             try:
                 datagram = self._codec.decode(data)
             except DecodeError as error:
@@ -269,9 +289,11 @@ class Driver:
             f"{self._me}. Stop one of them, or give each its own name in the roster"
         )
 
-    def _on_persisted(self, token: int) -> None:
+    def _on_persisted(self, token: int, seconds: float) -> None:
+        self._metrics.syncs.observe(seconds)
         if self._is_closed:
             return
+        self._times.written(time.monotonic())
         try:
             self._execute(self.replica.persisted(token))
             if not self._is_settling:
@@ -354,7 +376,9 @@ class Driver:
         for effect in effects:
             if isinstance(effect, Broadcast):
                 self._raise_clock_floor(self.stack.clock)
-                self.channel.send(self._codec.encode(effect.datagram))
+                data = self._codec.encode(effect.datagram)
+                self._metrics.sent_bytes.observe(len(data))
+                self.channel.send(data)
             elif isinstance(effect, Journal):
                 self._write_journal(effect)
             elif isinstance(effect, Persist):
@@ -362,24 +386,36 @@ class Driver:
             elif isinstance(effect, Unicast):
                 address = self._addresses.get(effect.target)
                 if address is not None:
-                    self.channel.send_to(self._codec.encode(effect.datagram), address)
+                    data = self._codec.encode(effect.datagram)
+                    self._metrics.sent_bytes.observe(len(data))
+                    self.channel.send_to(data, address)
             else:
-                if isinstance(effect, (ViewChanged, StageChanged, WindowStuck)):
+                if isinstance(effect, Logged):
+                    self._times.settled(effect.entries, time.monotonic())
+                elif isinstance(effect, Greened):
+                    self._metrics.messages_green += len(effect.entries)
+                    self._times.greened(effect.entries, time.monotonic())
+                elif isinstance(effect, (ViewChanged, StageChanged, WindowStuck)):
                     self._announce(effect)
                 self._store.handle(effect)
 
     def _announce(self, effect: ViewChanged | StageChanged | WindowStuck) -> None:
-        """Logs and journals a report before the store handles it; of a view, raises the clock floor first."""
+        """Logs, counts and journals a report before the store handles it; of a view, raises the clock floor
+        first."""
+        group = self._metrics.group
         if isinstance(effect, ViewChanged):
             self._raise_clock_floor(effect.view.id.clock)
+            group.view_changed(effect.view, time.monotonic())
             logger.info("view %s: %s", effect.view.id, ", ".join(map(str, effect.view.members)))
         elif isinstance(effect, StageChanged):
+            group.stage_changed(effect, time.monotonic())
             self._write_journal(effect.journal())
             self._codec.bind(self.replica.log.generation)
             if effect.stage in (Stage.PRIMARY, Stage.NON_PRIMARY):
                 members = ", ".join(member.name for member in self.replica.log.view.members)
                 logger.info("%s component with %s", effect.stage.replace("_", " "), members)
         else:
+            group.stuck_windows += 1
             logger.warning("the window is stuck: waiting for %s", ", ".join(map(str, effect.laggards)))
 
     def _raise_clock_floor(self, clock: int) -> None:
@@ -396,6 +432,8 @@ class Driver:
             what = f"{entry.details.get('sender')} {entry.id}".strip()
             if not self.peer_errors.note(entry.reason, what):
                 return  # peers' errors must not push everything else out of the journal
+        elif isinstance(entry.event, MembershipEvent):
+            self._metrics.group.membership_event(entry)
         if self._journal is not None:
             self._journal.write(entry, self._now())
 
@@ -404,8 +442,10 @@ class Driver:
     def _persist(self, persist: Persist) -> None:
         if self.writer is None:
             raise RuntimeError("the node has no disk")
+        self._metrics.sync_records.observe(len(persist.write.records))
+        self._times.writing(persist.write)
         checkpoint = self._store.take_checkpoint(persist.write.lines.green, self._now())
-        self.writer.submit(persist, None if checkpoint is None else self._job(checkpoint))
+        self.writer.submit(persist, None if checkpoint is None else self._job(checkpoint, is_alone=False))
 
     def _write_checkpoint(self) -> None:
         """Writes a checkpoint, if one is due, without a write of the log that could take it along."""
@@ -413,17 +453,21 @@ class Driver:
             return
         checkpoint = self._store.take_checkpoint(self.replica.log.green_on_disk, self._now())
         if checkpoint is not None:
-            self.writer.write(self._job(checkpoint))
+            self.writer.write(self._job(checkpoint, is_alone=True))
 
-    def _job(self, checkpoint: Checkpoint) -> CheckpointJob:
+    def _job(self, checkpoint: Checkpoint, is_alone: bool) -> CheckpointJob:
         if self._disk is None:
             raise RuntimeError("the node has no disk")
         return CheckpointJob(
             partial(self._disk.tree.write, checkpoint=checkpoint),
-            partial(self._on_checkpoint_written, self._store, checkpoint),
+            partial(self._on_checkpoint_written, self._store, checkpoint, is_alone),
         )
 
-    def _on_checkpoint_written(self, store: StoreMachine, checkpoint: Checkpoint) -> None:
+    def _on_checkpoint_written(
+        self, store: StoreMachine, checkpoint: Checkpoint, is_alone: bool, seconds: float
+    ) -> None:
+        if is_alone:  # else the write of the log that took it along has counted the time
+            self._metrics.checkpoints.observe(seconds)
         store.checkpoint_written(checkpoint)
         if store is self._store and not self._is_closed:
             self._guard(self._write_checkpoint)
@@ -434,6 +478,8 @@ class Driver:
         Reads go on."""
         if not self._is_closed:
             logger.error("the node leaves the others: %s", error)
+            self._metrics.disk_failures[type(error).__name__] += 1
+            self._metrics.group.end(time.monotonic())
             self._stop(error)
 
     def _watch_disk(self, sync_stall_ms: float) -> None:

@@ -6,14 +6,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
+from prometheus_client.core import Metric
+
 from corel import Color, MessageId, Stage, inspect
 from corel.disk_errors import DiskError
+from kvstore.node import collector
 from kvstore.node.config import NodeConfig
 from kvstore.node.disk_watch import warnings_of
+from kvstore.node.metrics import Metrics
 from kvstore.node.restarting import RestartingDriver
 from kvstore.node.status import LogEntry, LogPage, NodeStatus
 from kvstore.store import (
@@ -32,7 +36,7 @@ from kvstore.store import (
     Write,
     encode_write,
 )
-from transport import Machine, Milliseconds
+from transport import FlowFigures, Machine, Milliseconds
 from transport.chaos import Chaos
 
 
@@ -61,6 +65,11 @@ class Node:
         """Answers every request, writes to disk what is green, and stops."""
         await self._restarting.close()
 
+    @property
+    def metrics(self) -> Metrics:
+        """What the node counts and measures of itself."""
+        return self._restarting.metrics
+
     # What clients ask
 
     async def write(self, write: Write, ack: Ack, timeout_ms: float) -> Answer:
@@ -68,6 +77,7 @@ class Node:
         data = encode_write(write)
         store = self._restarting.running_store
         if store is None:
+            self.metrics.store.answers[Trouble.AWAY] += 1
             return Failed(Trouble.AWAY)
         answer: asyncio.Future[Answer] = self._loop.create_future()
         store.write(data, ack, _now() + timeout_ms, _resolve(answer))
@@ -221,6 +231,33 @@ class Node:
         ]
         following = entries[-1].inspected.position + 1 if entries else min(first, len(log.queue))
         return LogPage(entries, following)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yields everything that `/metrics` shows of this node, as it is now."""
+        driver, status, metrics = self._restarting.driver, self.status(), self.metrics
+        flow = driver.replica.group.flow
+        yield from collector.build_families(self.config)
+        yield from collector.write_families(metrics, status)
+        yield from collector.group_families(metrics, status, time.monotonic())
+        yield from collector.disk_families(metrics, status, driver.sync_under_way_seconds)
+        yield from collector.network_families(metrics, flow)
+        yield from collector.http_families(metrics)
+        yield from collector.queue_families(self._queue_depths(flow))
+        yield from collector.loop_families(metrics)
+
+    def _queue_depths(self, flow: FlowFigures) -> dict[str, tuple[int, int]]:
+        """Returns how full each bounded queue is, and its bound."""
+        config, store, log = self.config, self._restarting.store, self._restarting.driver.replica.log
+        return {
+            "held_writes": (store.held, config.store.held_max),
+            "held_write_bytes": (store.held_bytes, config.store.held_bytes_max),
+            "waiting_requests": (store.waiting, config.store.waiters_max),
+            "checkpoints": (store.green.unwritten, config.store.checkpoints_max),
+            "log_messages": (log.waiting, config.log.submitted_max),
+            "transport_messages": (flow.queue_messages, flow.queue_messages_max),
+            "transport_bytes": (flow.queue_bytes, flow.queue_bytes_max),
+            **{name: (depth(), limit) for name, (depth, limit) in self.metrics.http.queues.items()},
+        }
 
     # Chaos
 

@@ -21,6 +21,7 @@ from kvstore.node.disk_watch import DiskWatch
 from kvstore.node.driver import Disk, Driver
 from kvstore.node.journal import JournalWriter
 from kvstore.node.lmdb_tree import LmdbTree
+from kvstore.node.metrics import Metrics
 from kvstore.node.stack import build_stack
 from kvstore.node.synced_numbers import ClockFloor, next_incarnation
 from kvstore.store import Store
@@ -61,6 +62,7 @@ class RestartingDriver:
         self._return: asyncio.Task[None] | None = None
         self._is_closing = False
         self._coming_back = ComingBack()
+        self.metrics = Metrics()
         self.running_store: Store | None = None
         """The store while the node takes part and takes requests, else None."""
         self.log = LmdbLog(config.data, config.cluster, config.node, config.bootstrap, config.log.map_bytes)
@@ -79,6 +81,7 @@ class RestartingDriver:
             self.log.close()
             raise
         self._disk_watch.start()
+        self.metrics.loop.start()
 
     @property
     def trouble(self) -> DiskError | None:
@@ -106,6 +109,7 @@ class RestartingDriver:
         """Answers every request, writes to disk what is green, and stops when the write under way has ended."""
         self.leave()
         self._disk_watch.stop()
+        self.metrics.loop.stop()
         if self._return is not None:
             self._return.cancel()
             await asyncio.wait([self._return], timeout=FLUSH_SECONDS)
@@ -134,8 +138,9 @@ class RestartingDriver:
             raise
         self._codec.bind(stack.log.generation)
         disk = Disk(self.log, self._tree, config.log.sync_stall_ms)
-        driver = Driver(stack, channel, self._codec, self._on_stopped, clock_floor, journal, disk)
+        driver = Driver(stack, channel, self._codec, self._on_stopped, clock_floor, journal, disk, self.metrics)
         self._last_begun = driver
+        self.metrics.begin(driver.counts, stack.log.queue, time.monotonic())
         try:
             self._tree.load()
             store = Store(
@@ -145,6 +150,7 @@ class RestartingDriver:
                 driver.check_primary,
                 config.store,
                 lambda: int(time.time() * 1_000.0),
+                self.metrics.store,
             )
             driver.start(store)
         except BaseException:

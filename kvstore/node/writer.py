@@ -19,18 +19,19 @@ class CheckpointJob(NamedTuple):
 
     put: Callable[[Any], None]
     """Puts it into a transaction, in the writing thread."""
-    done: Callable[[], None]
-    """Called on the event loop when it is on disk."""
+    done: Callable[[float], None]
+    """Called on the event loop when it is on disk, with the seconds that this took."""
 
 
 class Writer:
-    """Executes writes in order. The callbacks run on the event loop."""
+    """Executes writes in order. The callbacks run on the event loop; `on_persisted` is told the token of the write
+    and the seconds that it took."""
 
     def __init__(
         self,
         log: LmdbLog,
         loop: asyncio.AbstractEventLoop,
-        on_persisted: Callable[[int], None],
+        on_persisted: Callable[[int, float], None],
         on_failed: Callable[[DiskError], None],
     ) -> None:
         self._log = log
@@ -72,7 +73,7 @@ class Writer:
     def _run(self) -> None:
         while (job := self._queue.get()) is not None:
             persist, checkpoint = job
-            self._since = time.monotonic()
+            since = self._since = time.monotonic()
             try:
                 if persist is not None:
                     self._log.write(persist.write, None if checkpoint is None else checkpoint.put)
@@ -83,10 +84,11 @@ class Writer:
                 return
             self._since = None
             self.writes += 1
+            seconds = time.monotonic() - since
             if persist is not None:
-                self._report(self._on_persisted, persist.token)
+                self._report(self._on_persisted, persist.token, seconds)
             if checkpoint is not None:
-                self._report(checkpoint.done)
+                self._report(checkpoint.done, seconds)
 
     def _report(self, callback: Callable[..., None], *arguments: object) -> None:
         try:

@@ -6,6 +6,7 @@ write does to a state. Other packages use only the names that are exported here.
 
 from kvstore.store.config import StoreConfig
 from kvstore.store.feed import EVERYTHING, Feed, Interest, Waiting
+from kvstore.store.figures import StoreFigures
 from kvstore.store.green_state import Checkpoint, Fate, Tree, bounded, write_id
 from kvstore.store.history import (
     Change,
@@ -74,6 +75,7 @@ __all__ = [
     # The machine and its configuration
     "Store",
     "StoreConfig",
+    "StoreFigures",
     "LogPort",
     # What clients ask for
     "Write",

@@ -26,6 +26,7 @@ from kvstore.store.history import (
 from kvstore.store.operations import Write
 from kvstore.store.state import (
     Applied,
+    ConflictKind,
     Item,
     LastChange,
     Outcome,
@@ -115,6 +116,7 @@ class GreenState:
         """The last change of each key in `_checkpoints`, with the checkpoint that it is in."""
         self._taken: Checkpoint | None = None
         """The checkpoint that is being written to the tree."""
+        self.conflict_counts: Counter[ConflictKind] = Counter()
 
     # Reading
 
@@ -238,6 +240,7 @@ class GreenState:
             self._absorb(write, name, done, checkpoint)
             if done.conflicts:
                 checkpoint.conflicts += self._found(done, name, index, batch)
+                self.conflict_counts.update([conflict.kind for conflict in done.conflicts])
         checkpoint.fates[message_id] = Fate(self.line, tuple([one.outcome for one in applied]))
         checkpoint.outcomes += len(applied)
         self.line += 1

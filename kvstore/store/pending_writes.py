@@ -13,6 +13,7 @@ from itertools import chain
 
 from corel import Color, Entry, MessageId
 from kvstore.store.config import StoreConfig
+from kvstore.store.figures import StoreFigures
 from kvstore.store.green_state import write_id
 from kvstore.store.replies import Accepted, Ack, Answer, Done, Failed, Overloaded, Respond, Trouble
 from kvstore.store.state import Applied
@@ -57,12 +58,13 @@ class PendingWrite:
 class PendingWrites:
     """All pending writes of one node."""
 
-    def __init__(self, config: StoreConfig) -> None:
+    def __init__(self, config: StoreConfig, figures: StoreFigures) -> None:
         self._config = config
+        self._answers = figures.answers
         self._held: deque[PendingWrite] = deque()
         """Withdrawn writes stay in it until their turn comes, or until there are too many of them."""
         self.held_count = 0
-        self._held_bytes = 0
+        self.held_bytes = 0
         self._sent: dict[MessageId, list[PendingWrite]] = {}
         """This node's messages and their writes. A message is kept until it is green, or until it is logged and
         all its writes are answered."""
@@ -92,14 +94,15 @@ class PendingWrites:
     def is_batch_full(self) -> bool:
         """Whether the held writes fill a message."""
         config = self._config
-        held_bytes = self._held_bytes + self.held_count * WRITE_OVERHEAD_BYTES
+        held_bytes = self.held_bytes + self.held_count * WRITE_OVERHEAD_BYTES
         return self.held_count >= config.batch_writes_max or held_bytes >= config.batch_bytes_max
 
     def hold(self, data: bytes, line: int, ack: Ack, respond: Respond) -> PendingWrite:
         """Adds a write to the held ones; `line` messages are green here. Raises `Overloaded` if there are too
         many."""
         config = self._config
-        if self.held_count >= config.held_max or self._held_bytes >= config.held_bytes_max:
+        if self.held_count >= config.held_max or self.held_bytes >= config.held_bytes_max:
+            self._answers[Trouble.OVERLOADED] += 1
             raise Overloaded(f"{self.held_count} writes wait")
         write = PendingWrite(self, data, line, ack, respond)
         self._held.append(write)
@@ -109,7 +112,7 @@ class PendingWrites:
 
     def _count_held(self, write: PendingWrite, sign: int) -> None:
         self.held_count += sign
-        self._held_bytes += sign * len(write.data)
+        self.held_bytes += sign * len(write.data)
 
     # Sending
 
@@ -128,7 +131,7 @@ class PendingWrites:
                 continue
             self._count_held(write, -1)
             if write.ack is Ack.GREEN and not is_primary:
-                self._answer(write, Failed(Trouble.NO_PRIMARY))
+                self._fail(write, Trouble.NO_PRIMARY)
                 continue
             batch.append(write)
             room -= size
@@ -174,7 +177,7 @@ class PendingWrites:
     def answer_green(self, writes: Iterable[PendingWrite], applied: Sequence[Applied]) -> None:
         """Answers these writes of one green message; `applied` is what each write of the message did."""
         for write in writes:
-            self._answer(write, Done(write.write_id, applied[write.index]))
+            self._answer(write, Done(write.write_id, applied[write.index]), Color.GREEN)
 
     def accept_red(self) -> None:
         """Accepts the logged writes with `Ack.AUTO`: there is no primary component, so they need not be green."""
@@ -190,7 +193,7 @@ class PendingWrites:
         if write.progress is _Progress.HELD:
             self._withdraw(write, trouble)
         elif write.progress is _Progress.SENT:
-            self._answer(write, Failed(Trouble.UNDECIDED, write.write_id))
+            self._fail(write, Trouble.UNDECIDED, write.write_id)
         elif write.progress is _Progress.LOGGED:
             self._accept(write)
 
@@ -203,7 +206,7 @@ class PendingWrites:
         """Withdraws a write that was not sent, so that it never will be."""
         self._count_held(write, -1)
         write.data = b""
-        self._answer(write, Failed(trouble))
+        self._fail(write, trouble)
         if len(self._held) > PRUNE_FROM + 2 * self.held_count:
             self._held = deque(one for one in self._held if one.progress is not _Progress.ANSWERED)
 
@@ -211,11 +214,16 @@ class PendingWrites:
         """Answers a write that is on this node's disk. It is yellow if it was received in a primary component, and
         may be final already."""
         is_yellow = write.entry is not None and write.entry.primary
-        self._answer(write, Accepted(write.write_id, Color.YELLOW if is_yellow else Color.RED))
+        color = Color.YELLOW if is_yellow else Color.RED
+        self._answer(write, Accepted(write.write_id, color), color)
 
-    def _answer(self, write: PendingWrite, answer: Answer) -> None:
+    def _fail(self, write: PendingWrite, trouble: Trouble, write_id: str = "") -> None:
+        self._answer(write, Failed(trouble, write_id), trouble)
+
+    def _answer(self, write: PendingWrite, answer: Answer, kind: Color | Trouble) -> None:
         if write.progress is not _Progress.ANSWERED:
             write.progress = _Progress.ANSWERED
+            self._answers[kind] += 1
             self.unanswered -= 1
             respond, write.respond = write.respond, _ignore_answer  # frees what the callback holds
             respond(answer)

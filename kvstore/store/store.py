@@ -28,6 +28,7 @@ from corel import (
 )
 from kvstore.store.config import StoreConfig
 from kvstore.store.feed import Feed
+from kvstore.store.figures import StoreFigures
 from kvstore.store.green_state import Checkpoint, GreenState, Tree, write_id
 from kvstore.store.history import Snapshot
 from kvstore.store.pending_writes import PendingWrites
@@ -73,9 +74,11 @@ class Store:
         check_primary: Callable[[int], None],
         config: StoreConfig | None = None,
         wall_ms: Callable[[], int] = lambda: 0,
+        figures: StoreFigures | None = None,
     ) -> None:
         """`wall_ms` says when writes are accepted, for people to read: nothing is decided by it."""
         self.config = config or StoreConfig()
+        self._figures = figures or StoreFigures()
         self._wall_ms = wall_ms
         self._log = log
         self._submit = submit
@@ -83,7 +86,7 @@ class Store:
         self._red = RedState(self.green, log.body_of)
         self._backlog: deque[Entry] = deque()
         """Green messages that are not applied yet."""
-        self._writes = PendingWrites(self.config)
+        self._writes = PendingWrites(self.config, self._figures)
         self._waiters = Waiters(log, check_primary, self.config.waiters_max)
         self._deadlines = Deadlines()
         self.feed = Feed()
@@ -91,6 +94,7 @@ class Store:
         self._rounds = Rounds(self.config)
         self._checkpoint_due: Milliseconds = NEVER
         self._replay()
+        self.green.conflict_counts = self._figures.conflicts  # without those of the replay
 
     def _replay(self) -> None:
         """Applies the messages of the log that are green and not in the tree."""
@@ -143,6 +147,7 @@ class Store:
         return bool(self._backlog) and self.green.unwritten < self.config.checkpoints_max
 
     def _on_applied(self, message_id: MessageId, applied: list[Applied]) -> None:
+        self._figures.green_writes += len(applied)
         if writes := self._writes.take_sent(message_id):
             self._rounds.end(len(writes), self._writes.held_count)
             self._writes.answer_green(writes, applied)
@@ -199,6 +204,8 @@ class Store:
             writes.hold_again(batch)
             raise
         writes.sent(message_id, batch)
+        self._figures.batch_writes.observe(len(batch))
+        self._figures.batch_bytes.observe(len(body))
         self._rounds.begin()
         return True
 
@@ -215,6 +222,20 @@ class Store:
     def held(self) -> int:
         """How many writes wait to be sent."""
         return self._writes.held_count
+
+    @property
+    def held_bytes(self) -> int:
+        return self._writes.held_bytes
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for a revision, a write or a linearizable read."""
+        return self._waiters.count
+
+    @property
+    def unapplied(self) -> int:
+        """How many green messages are not applied yet."""
+        return len(self._backlog)
 
     # Reading
 

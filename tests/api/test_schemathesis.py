@@ -42,7 +42,8 @@ CALLS = [
     *[("POST", "/v1/txn"), ("GET", "/v1/writes/{write_id}"), ("GET", "/v1/log")],
     *[("GET", path) for path in ("/v1/kv", "/v1/history", "/v1/conflicts", "/v1/conflicts/preview", "/readyz")],
 ]
-PLAIN = [("GET", path) for path in ("/v1/status", "/v1/cluster", "/livez")]
+PLAIN = [("GET", path) for path in ("/v1/status", "/v1/cluster", "/livez", "/metrics")]
+PLAIN += [("HEAD", "/metrics")]
 """Calls without parameters, so no request of them can be invalid."""
 PLAIN_CHAOS = [("GET", "/v1/chaos"), ("DELETE", "/v1/chaos")]
 SPOIL = ("PUT", "/v1/chaos")

@@ -6,7 +6,8 @@ one after the other, round by round, so that a slow minute of the machine slows 
 
 For each case it prints the medians of requests/s and of the nodes' CPU time per request, and the medians of the
 rounds' ratios to the first tree. CPU time says more on a machine where rates swing from hour to hour.
-`--serve` gives the nodes of the last tree more arguments, to measure what a setting costs: name one tree twice."""
+`--serve` gives the nodes of the last tree more arguments, to measure what a setting costs: name one tree twice.
+`--scrape` reads `/metrics` of the nodes of the last tree every second."""
 
 from __future__ import annotations
 
@@ -15,9 +16,11 @@ import shlex
 import statistics
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import ExitStack
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 from tests.benchmarks.store import NodesUnderLoad
 
@@ -36,12 +39,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for cluster in clusters:
             stack.enter_context(cluster.running())
             cluster.fill()
+        if options.scrape:
+            stack.enter_context(scraped(clusters[-1]))
         print(f"| case | connections | measure | {' | '.join(map(str, options.trees))} | ratios |")
         print("|---|---|---|" + "---|" * len(clusters) + "---|")
         for op in options.only or ["put"]:
             for connections in options.connections or (1, 63, 255):
                 _compare(clusters, op, connections, options.rounds, options.seconds)
     return 0
+
+
+@contextmanager
+def scraped(cluster: NodesUnderLoad) -> Iterator[None]:
+    """Reads the metrics of all nodes every second, as Prometheus does."""
+    is_over = threading.Event()
+
+    def scrape() -> None:
+        while not is_over.wait(1.0):
+            for port in cluster.ports:
+                with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10.0) as response:
+                    response.read()
+
+    thread = threading.Thread(target=scrape)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def _compare(clusters: Sequence[NodesUnderLoad], op: str, connections: int, rounds: int, seconds: int) -> None:
@@ -74,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--connections", type=int, action="append", help="only so many (repeatable)")
     parser.add_argument("--only", action="append", choices=_OPERATIONS, help="only this (repeatable; default put)")
     parser.add_argument("--serve", default="", help="more arguments for `corelkv serve` of the last tree")
+    parser.add_argument("--scrape", action="store_true", help="read the last tree's metrics every second")
     return parser
 
 

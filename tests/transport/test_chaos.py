@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from random import Random
 
 import pytest
@@ -21,6 +22,7 @@ class RecordingChannel:
     receive_buffer_bytes = 1_048_576
 
     def __init__(self) -> None:
+        self.counters: Counter[str] = Counter()
         self.broadcast: list[bytes] = []
         self.unicast: list[tuple[bytes, Address]] = []
         self.is_closed = False
