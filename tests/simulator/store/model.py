@@ -108,12 +108,14 @@ def _perform_one(cells: dict[str, Cell], operation: Operation, stamp: str) -> Wh
 
 
 class Knowledge(NamedTuple):
-    """What a node had when it sent a message outside a primary component, as the simulator saw it."""
+    """What a node had when it sent a message, as the simulator saw it."""
 
     line: int
     """How much of the one order."""
     messages: frozenset[MessageId]
     """The messages that were not green."""
+    base: int | None = None
+    """How much of the order there was when its primary component began; None outside a primary component."""
 
 
 class Placed(NamedTuple):
@@ -135,13 +137,13 @@ class Replay:
         self,
         history: History,
         window: int = 1_000_000,
-        knowledge: Mapping[MessageId, Knowledge | None] | None = None,
+        knowledge: Mapping[MessageId, Knowledge] | None = None,
     ) -> None:
         self._history = history
         self._window = window
         """For how many messages an idempotency key or a deletion is remembered."""
         self._knowledge = knowledge
-        """What the sender of each message knew; None for one that was sent in a primary component."""
+        """What the sender of each message knew; None if all of them knew everything."""
         self.writes: list[Placed] = []
         self.by_id: dict[str, Placed] = {}
         self.copies: dict[str, list[Placed]] = {}
@@ -271,9 +273,9 @@ class Replay:
     def _unknown(self, kind: ConflictKind, keys: Iterable[str], position: int) -> list[Conflict]:
         """Returns the last changes of these keys that the sender of the message at this position did not know."""
         message_id = self._history.order[position]
-        knowledge = None if self._knowledge is None else self._knowledge[message_id]
-        if knowledge is None:
+        if self._knowledge is None or not self._has_merged(message_id, position):
             return []
+        knowledge = self._knowledge[message_id]
         found = []
         for key in keys:
             revisions, items = self._changes.get(key, ([], []))
@@ -286,6 +288,14 @@ class Replay:
             if not is_forgotten and not is_known and other_message.stream != message_id.stream:
                 found.append(Conflict(kind, key, LastChange(other.write_id, revisions[-1])))
         return found
+
+    def _has_merged(self, message_id: MessageId, position: int) -> bool:
+        """Whether a message was sent outside a primary component, or has its place after a message that was sent
+        elsewhere since its component began."""
+        assert self._knowledge is not None
+        views, base = self._history.views, self._knowledge[message_id].base
+        between = () if base is None else self._history.order[base:position]
+        return base is None or any(views[one] != views[message_id] for one in between)
 
     def _holds(self, condition: Condition, cell: Cell | None) -> bool:
         return holds(condition, cell, self.changers)

@@ -11,6 +11,7 @@ from kvstore.store import green_state, red_state, state
 from kvstore.store.feed import Feed
 from kvstore.store.green_state import GreenState
 from kvstore.store.history import Snapshot
+from kvstore.store.order_run import Run
 from kvstore.store.pending_writes import PendingWrites
 from kvstore.store.red_state import RedState
 from kvstore.store.state import Basis, Tombstone
@@ -22,6 +23,7 @@ from tests.kvstore.store import (
     test_expiry,
     test_feed,
     test_merge,
+    test_order_run,
     test_past_on_disk,
     test_red_state,
     test_store,
@@ -272,12 +274,46 @@ MUTANTS = [
     Mutant(
         "a basis knows one revision too many",
         ("conflicts_found", "equal_states", "durable_tree"),
-        (Edit(Store, "_basis", "Basis(self.green.revision, known)", "Basis(self.green.revision + 1, known)"),),
+        (Edit(Store, "_basis", "Basis(self.green.revision,", "Basis(self.green.revision + 1,"),),
     ),
     Mutant(
         "writes conflict in a primary component",
         ("conflicts_found", "equal_states", "durable_tree"),
-        (Edit(Store, "_send_batch", "None if self._log.stage is Stage.PRIMARY else ", ""),),
+        (Edit(Store, "_basis", "self._log.queue.base if self._log.stage is Stage.PRIMARY else None", "None"),),
+    ),
+    Mutant(
+        "a write whose primary component ended first meets no conflict",
+        ("conflicts_found", "equal_states", "durable_tree"),
+        (Edit(Run, "judged_by", "self.start <= basis.base", "True"),),
+        test=test_order_run.test_a_write_whose_primary_component_ended_first_conflicts_with_what_the_next_one_wrote,
+    ),
+    Mutant(
+        "messages of another view do not end a run",
+        ("conflicts_found", "equal_states", "durable_tree"),
+        (Edit(Run, "followed_by", "self if view == self.view else Run(view, position)", "self"),),
+    ),
+    Mutant(
+        "every message begins a run",
+        ("conflicts_found", "equal_states", "durable_tree"),
+        (Edit(Run, "followed_by", "self if view == self.view else ", ""),),
+    ),
+    Mutant(
+        "a primary component seems to begin where it is now",
+        ("conflicts_found", "equal_states", "durable_tree"),
+        (Edit(Store, "_basis", "self._log.queue.base if", "self._log.queue.green if"),),
+    ),
+    Mutant(
+        "the run is not in the checkpoint",
+        ("conflicts_found", "equal_states", "durable_tree"),
+        (
+            Edit(
+                GreenState,
+                "apply",
+                "self.line, self.revision, self.run\n",
+                "self.line, self.revision, checkpoint.run\n",
+            ),
+        ),
+        test=test_order_run.test_the_run_is_known_after_a_start_from_a_checkpoint,
     ),
     Mutant(
         "a write does not yield to a deletion",

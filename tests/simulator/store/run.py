@@ -59,7 +59,7 @@ class StoreRun(CorelRun):
         self._stores: dict[str, StoreProcess] = {}
         super().__init__(plan.corel, write)
         window = plan.idempotency_positions
-        self._knowledge: dict[MessageId, Knowledge | None] = {}
+        self._knowledge: dict[MessageId, Knowledge] = {}
         replay = Replay(self.history, window, self._knowledge)
         self.store_history = StoreHistory(self.history, replay, window, plan.store.history_revisions)
         self.answered = Answered(self.store_history)
@@ -204,7 +204,7 @@ class StoreRun(CorelRun):
         self._stores[name] = process
         return process
 
-    def _on_sent(self, message_id: MessageId, knowledge: Knowledge | None) -> None:
+    def _on_sent(self, message_id: MessageId, knowledge: Knowledge) -> None:
         self._knowledge[message_id] = knowledge
 
     def _on_store_started(self, process: StoreProcess, store: Store) -> None:

@@ -44,9 +44,10 @@ from tests.simulator.checkers.watched_once import WatchedOnce
 from tests.simulator.store.memory_tree import MemoryTree
 from tests.simulator.store.model import Knowledge, Replay
 from tests.simulator.store.test_directed import EmptyLog
-from transport.messages import Machine
+from transport.messages import Machine, ViewId
 
 ONE, TWO = Put("k", b"1"), Put("k", b"2")
+VIEW, OTHER_VIEW = ViewId(1, "a", 1), ViewId(2, "a", 1)
 APPLIED = Outcome(Verdict.APPLIED, 1)
 NEVER_EXPIRES = 10**9
 
@@ -65,7 +66,7 @@ def history(*writes: Put | Delete | Append | Increment | Write) -> StoreHistory:
     for number, data in enumerate(written(*writes), start=1):
         log.order.append(name(number))
         log.positions[name(number)] = number - 1
-        log.bodies[name(number)] = encode_batch([data], NEVER_EXPIRES)
+        log.bodies[name(number)], log.views[name(number)] = encode_batch([data], NEVER_EXPIRES), VIEW
     replay = Replay(log)
     replay.advance()
     return StoreHistory(log, replay)
@@ -75,7 +76,7 @@ def store(*writes: Put | Delete | Append | Increment | Write) -> Store:
     """Returns the store of a node that has applied these."""
     applied = Store(EmptyLog(), MemoryTree(), lambda body: name(0), lambda number: None)
     for number, data in enumerate(written(*writes), start=1):
-        applied.green.apply(name(number), encode_batch([data], NEVER_EXPIRES))
+        applied.green.apply(name(number), encode_batch([data], NEVER_EXPIRES), VIEW)
     return applied
 
 
@@ -195,7 +196,7 @@ def store_of(past: StoreHistory) -> Store:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(state, "IDEMPOTENCY_POSITIONS", 2)
         for message_id in past.log.order:
-            applied.green.apply(message_id, past.log.bodies[message_id])
+            applied.green.apply(message_id, past.log.bodies[message_id], VIEW)
     return applied
 
 
@@ -219,8 +220,8 @@ def test_idempotency_catches_a_copy_that_expires_too_early(window: int, complain
 
 def test_idempotency_catches_a_node_where_no_copy_is_the_first() -> None:
     machine = Store(EmptyLog(), MemoryTree(), lambda body: name(0), lambda number: None)
-    machine.green.apply(name(0), encode_batch(written(KEYED), NEVER_EXPIRES))
-    machine.green.apply(name(1), encode_batch(written(KEYED), NEVER_EXPIRES))
+    machine.green.apply(name(0), encode_batch(written(KEYED), NEVER_EXPIRES), VIEW)
+    machine.green.apply(name(1), encode_batch(written(KEYED), NEVER_EXPIRES), VIEW)
     with pytest.raises(Violation, match="a has no first copy of i"):
         Idempotency(history(KEYED)).finished({"a": machine})
 
@@ -527,36 +528,41 @@ B = MessageId(Machine("b", 1), 1)
 YIELDING = Write((TWO,), merge=Merge.KEEP_GREEN)
 
 
-def merged(write: Put | Write, knowledge: Knowledge | None, basis: Basis | None) -> tuple[StoreHistory, Store]:
-    """Returns a history in which a put of k is followed by a write of b, which knew this, and a node's store that
-    goes by this basis."""
+def merged(
+    write: Put | Write, knowledge: Knowledge, basis: Basis, view: ViewId = OTHER_VIEW
+) -> tuple[StoreHistory, Store]:
+    """Returns a history in which a put of k is followed by a write of b, which knew this and was sent in this
+    view, and a node's store that goes by this basis."""
     past = history(ONE)
     past.log.order.append(B)
+    past.log.views[B] = view
     past.log.bodies[B] = encode_batch(written(write), NEVER_EXPIRES, 7, basis)
-    past.replay = Replay(past.log, knowledge={name(1): None, B: knowledge})
+    past.replay = Replay(past.log, knowledge={name(1): IN_PRIMARY, B: knowledge})
     past.replay.advance()
     applied = store(ONE)
-    applied.green.apply(B, past.log.bodies[B])
+    applied.green.apply(B, past.log.bodies[B], view)
     return past, applied
 
 
 NOTHING = Knowledge(0, frozenset())
+IN_PRIMARY = Knowledge(0, frozenset(), base=0)
 
 
 @pytest.mark.parametrize(
-    ("knowledge", "basis", "count"),
+    ("knowledge", "basis", "view", "count"),
     [
-        (NOTHING, Basis(0, {}), 1),
-        (Knowledge(1, frozenset()), Basis(1, {}), 0),
-        (Knowledge(0, frozenset({name(1)})), Basis(0, {"a.1": 1}), 0),
-        (None, None, 0),
+        (NOTHING, Basis(0, {}), OTHER_VIEW, 1),
+        (Knowledge(1, frozenset()), Basis(1, {}), OTHER_VIEW, 0),
+        (Knowledge(0, frozenset({name(1)})), Basis(0, {"a.1": 1}), OTHER_VIEW, 0),
+        (IN_PRIMARY, Basis(0, {}, base=0), VIEW, 0),
+        (IN_PRIMARY, Basis(0, {}, base=0), OTHER_VIEW, 1),
     ],
 )
 @pytest.mark.parametrize("write", [TWO, YIELDING, Write((TWO,), (Exists("k", False),))])
 def test_conflicts_found_accepts_what_follows_from_what_senders_knew(
-    write: Put | Write, knowledge: Knowledge | None, basis: Basis | None, count: int
+    write: Put | Write, knowledge: Knowledge, basis: Basis, view: ViewId, count: int
 ) -> None:
-    past, applied = merged(write, knowledge, basis)
+    past, applied = merged(write, knowledge, basis, view)
     assert len(past.replay.conflicts) == count
     ConflictsFound(past).finished({"a": applied})
     EqualStates(past).finished({"a": applied})
@@ -569,6 +575,9 @@ def test_conflicts_found_catches_a_node_that_does_not_know_or_invents_one(write:
         ConflictsFound(past).finished({"a": applied})
     past, applied = merged(write, Knowledge(1, frozenset()), Basis(0, {}))
     with pytest.raises(Violation, match="which is no conflict"):
+        ConflictsFound(past).finished({"a": applied})
+    past, applied = merged(write, IN_PRIMARY, Basis(0, {}, base=1))
+    with pytest.raises(Violation, match="a does not show"):
         ConflictsFound(past).finished({"a": applied})
 
 
