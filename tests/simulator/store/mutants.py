@@ -6,6 +6,7 @@ over, so none comes), and that green messages which were applied already are ski
 from __future__ import annotations
 
 from corel.adaptive_wait import AdaptiveWait
+from corel.view_recovery import ViewRecovery
 from kvstore.node.back_off import BackOff
 from kvstore.store import green_state, red_state, state
 from kvstore.store.feed import Feed
@@ -16,6 +17,7 @@ from kvstore.store.pending_writes import PendingWrites
 from kvstore.store.red_state import RedState
 from kvstore.store.state import Basis, Tombstone
 from kvstore.store.store import Store
+from kvstore.store.tentative_feed import TentativeFeed, TentativeWatcher
 from kvstore.store.waiters import Waiters
 from tests.kvstore.node import test_back_off
 from tests.kvstore.store import (
@@ -27,6 +29,7 @@ from tests.kvstore.store import (
     test_past_on_disk,
     test_red_state,
     test_store,
+    test_tentative_feed,
 )
 from tests.simulator.mutation import Edit, Mutant, what_breaks
 from tests.simulator.store.plan import draw_store_plan
@@ -501,6 +504,81 @@ MUTANTS = [
         (),
         (Edit(Store, "leave", "self.end_feeds()", "pass"),),
         test=test_feed.test_a_store_wakes_by_revision_and_only_when_something_changed,
+    ),
+    # What is not green
+    Mutant(
+        "a tentative write that changed nothing of interest has no end",
+        ("tentative_seen",),
+        (Edit(TentativeFeed, "applied", "any(map(watcher.interest.has, done.changes))", "bool(done.changes)"),),
+        test=test_tentative_feed.test_a_write_that_changed_nothing_of_interest_is_settled_for_whom_it_had_appeared_to,
+    ),
+    Mutant(
+        "a tentative write that changed something is settled too",
+        ("tentative_seen",),
+        (Edit(TentativeFeed, "applied", "if not is_change and ", "if "),),
+    ),
+    Mutant(
+        "tentative watchers do not hear that the log was reordered",
+        ("tentative_seen",),
+        (Edit(Store, "handle", "isinstance(report, Reordered) and self.tentative_feed", "False"),),
+    ),
+    Mutant(
+        "nobody hears of what is yellow before all have committed",
+        ("tentative_seen",),
+        (
+            Edit(
+                ViewRecovery,
+                "_on_attempt",
+                "self._writer.decide_yellow()\n    effects.append(Reordered())",
+                "self._writer.decide_yellow()",
+            ),
+        ),
+    ),
+    Mutant(
+        "what is green and not applied is called red again",
+        ("tentative_seen",),
+        (Edit(TentativeFeed, "_recolor", "if is_green or message_id in yellow", "if message_id in yellow"),),
+        test=test_tentative_feed.test_what_is_green_and_waits_to_be_applied_is_not_called_red_again,
+    ),
+    Mutant(
+        "who watches one colour does not see what comes to it",
+        ("tentative_seen",),
+        (Edit(TentativeFeed, "_recolor", "[one for one in watchers if one not in before]", "()"),),
+        test=test_tentative_feed.test_who_watches_one_colour_sees_writes_leave_it_and_come_to_it,
+    ),
+    Mutant(
+        "a watcher that lost events is not told",
+        ("tentative_seen",),
+        (Edit(TentativeWatcher, "add", "self.is_behind = True", "return"),),
+    ),
+    Mutant(
+        "a preview begins with the red state",
+        ("previewed",),
+        (
+            Edit(
+                RedState,
+                "preview",
+                "changes = tuple([(key, again.item(key),",
+                "changes = tuple([(key, self.item(key),",
+            ),
+        ),
+    ),
+    Mutant(
+        "a preview has the colours of before",
+        ("previewed",),
+        (
+            Edit(
+                RedState,
+                "refresh",
+                "self._yellows, self._preview_state = yellows, None",
+                "self._yellows = yellows",
+            ),
+        ),
+    ),
+    Mutant(
+        "a preview judges nothing by what senders knew",
+        ("previewed",),
+        (Edit(RedState, "_apply", "self._run.judged_by(batch.basis)", "None"),),
     ),
     # The node
     Mutant(

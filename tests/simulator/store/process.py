@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from corel.disk_errors import DiskError
-from corel.effects import LogReport, Persist, StageChanged
+from corel.effects import Logged, LogReport, Persist, StageChanged
 from corel.messages import MessageId
 from corel.outbox import TooMuch
 from corel.stages import Stage
@@ -58,6 +58,8 @@ class StoreProcess(CorelProcess):
         """Checkpoints that are in the tree, but not yet reported to the store."""
         self._primary_began_at = 0
         """How many messages the last primary component of this node began with."""
+        self.logged: set[MessageId] = set()
+        """The messages that the log has reported as logged to this store."""
         self._store_wakes_at = NEVER
         self._wakes = (0.0, 0)
         """The instant in which the store last woke, and how often it woke in it."""
@@ -70,7 +72,7 @@ class StoreProcess(CorelProcess):
         self._store_wakes_at = NEVER
         self._is_dispatching = False
         self._unreported = []
-        self.away_store = None
+        self.away_store, self.logged = None, set()
         store = self.store = Store(self.machine_log, self.tree, self._submit, self._check_primary, self.config)
         self.on_store_started(store)
         self._sleep_store()
@@ -187,6 +189,8 @@ class StoreProcess(CorelProcess):
         store = self.store
         if store is None:
             return
+        if isinstance(effect, Logged):
+            self.logged.update(entry.id for entry in effect.entries)
         if isinstance(effect, LogReport):
             store.handle(effect)
             self._sleep_store()
