@@ -11,12 +11,12 @@ import asyncio
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from enum import StrEnum
 from typing import NamedTuple
 
 from api.answers import operation_json, problem_response, text_or_base64
 from api.problems import Problem, problem_of, trouble
 from api.requests import Receive, Scope, Send, flag, headers_of, number, repeated_parameters
+from corel import Color
 from kvstore.node import Node
 from kvstore.store import (
     EVERYTHING,
@@ -60,12 +60,6 @@ _HEAD = [
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
-class WatchedColor(StrEnum):
-    RED = "red"
-    YELLOW = "yellow"
-    GREEN = "green"
-
-
 class Wanted(NamedTuple):
     """What a watcher asked for."""
 
@@ -73,7 +67,7 @@ class Wanted(NamedTuple):
     first: int | None
     """The first revision that it wants; None for the next."""
     with_previous: bool
-    colors: frozenset[WatchedColor]
+    colors: frozenset[Color]
 
 
 class WatchApp:
@@ -155,9 +149,9 @@ def _first_of(scope: Scope, single: Mapping[str, str]) -> int | None:
     return int(last_id) + 1
 
 
-def _colors(text: str) -> frozenset[WatchedColor]:
+def _colors(text: str) -> frozenset[Color]:
     try:
-        colors = frozenset(WatchedColor(part) for part in text.split(","))
+        colors = frozenset(Color(part) for part in text.split(","))
     except ValueError:
         raise Problem(
             400, "invalid_parameter", f"colors is one or more of red, yellow and green, with commas; not {text!r}."
@@ -205,9 +199,9 @@ class _Stream:
         await self._send({"type": "http.response.start", "status": 200, "headers": _HEAD})
         await self._write(f"retry: {RETRY_MS}\nid: {self._next - 1}\n\n".encode())  # so that it can resume at once
         with ExitStack() as stack:
-            if self._wanted.colors != {WatchedColor.GREEN}:
+            if self._wanted.colors != {Color.GREEN}:
                 feed = self._store.tentative_feed
-                self._tentative = feed.add(self._wanted.interest, self._woken.set)
+                self._tentative = feed.add(self._wanted.interest, self._woken.set, self._wanted.colors)
                 stack.callback(feed.remove, self._tentative)
             last = await self._follow()
         await self._send({"type": "http.response.body", "body": last})
@@ -225,7 +219,7 @@ class _Stream:
                 return _event("compacted", {"oldest": compacted.oldest + 1})
             if chunk:
                 await self._write(chunk)
-            elif self._next <= self._node.revision:
+            elif self._has_changes:
                 await asyncio.sleep(0)  # others have their turn between two chunks without anything of interest
             else:
                 await self._wait()
@@ -234,7 +228,7 @@ class _Stream:
         """Waits until there may be something to read, or tells the client that there is nothing."""
         waiting = None
         self._woken.clear()
-        if WatchedColor.GREEN in self._wanted.colors:
+        if Color.GREEN in self._wanted.colors:
             waiting = self._store.feed.wait(self._wanted.interest, self._on_change)
         try:
             async with asyncio.timeout(HEARTBEAT_SECONDS):
@@ -253,8 +247,13 @@ class _Stream:
         self._next = max(self._next, revision)  # none of those before it is of interest
         self._woken.set()
 
+    @property
+    def _has_changes(self) -> bool:
+        return Color.GREEN in self._wanted.colors and self._next <= self._node.revision
+
     def _changes(self) -> list[bytes]:
-        if self._next > self._node.revision or WatchedColor.GREEN not in self._wanted.colors:
+        is_early = self._tentative is not None and self._tentative.has_events
+        if is_early or not self._has_changes:
             return []
         found = self._node.changes(self._next, CHUNK_CHANGES_MAX, CHUNK_BYTES_MAX)
         self._next = found[-1].revision + 1
@@ -277,10 +276,7 @@ class _Stream:
     def _tentative_events(self) -> Iterable[bytes]:
         if self._tentative is None:
             return
-        for event in self._tentative.take(CHUNK_CHANGES_MAX):
-            encoded = _tentative_event(event, self._wanted.colors)
-            if encoded:
-                yield encoded
+        yield from map(_tentative_event, self._tentative.take(CHUNK_CHANGES_MAX))
 
     async def _write(self, body: bytes) -> None:
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
@@ -297,10 +293,8 @@ def _content(item: Item | None) -> dict[str, object]:
     return {"value": text_or_base64(item.value), "content_type": item.content_type}
 
 
-def _tentative_event(event: TentativeEvent, colors: frozenset[WatchedColor]) -> bytes:
+def _tentative_event(event: TentativeEvent) -> bytes:
     if isinstance(event, TentativeWrite):
-        if WatchedColor(event.color) not in colors:
-            return b""
         operations = [operation_json(operation) for operation in event.operations]
         return _event("tentative", {"write": event.write_id, "color": str(event.color), "operations": operations})
     if isinstance(event, Recolored):

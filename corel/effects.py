@@ -83,8 +83,8 @@ class Greened:
 
 @dataclass(frozen=True, slots=True)
 class Reordered:
-    """The messages that are not green have another order than before, or are more than were reported as logged:
-    the queue must be read again."""
+    """The messages that are not green have another order or other colours than before, or are more than were
+    reported as logged: the queue must be read again."""
 
 
 @dataclass(frozen=True, slots=True)

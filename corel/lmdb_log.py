@@ -44,7 +44,7 @@ from corel.record_cache import RecordCache
 from corel.storage import Image, Lines, LogWrite, Record, Yellow, restore
 from corel.trial_write import remove_trial, try_write
 
-FORMAT = 4
+FORMAT = 5
 
 _READERS_MAX = 126
 TABLES_MAX = 16

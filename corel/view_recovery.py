@@ -302,6 +302,7 @@ class ViewRecovery:
         self.phase = Phase.COMMITS
         self._queue.turn_yellow()
         self._writer.decide_yellow()
+        effects.append(Reordered())
         commit = Commit(state.committed)
         details: dict[str, object] = {"number": state.committed, "all": len(self._queue)}
         effects.append(Journal(CorelEvent.COMMITTED, str(self._view.id), Cause.MAJORITY, details))

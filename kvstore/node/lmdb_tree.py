@@ -5,7 +5,7 @@
     memories   idempotency key -> the write that used it
     tombstones key -> its last deletion
     ages       position, M or T, key -> nothing: memories and tombstones in the order of their age
-    state      "line": [line, revision]
+    state      "line": [line, revision, view of the last run, its start]
 
 The tables of the past are in `lmdb_history`.
 
@@ -22,16 +22,19 @@ from corel import MessageId
 from corel.lmdb_log import Bytes, LmdbLog, ValuePacker, pack
 from kvstore.node.lmdb_history import ITEMS, LINE, STATE, LmdbHistory
 from kvstore.store import (
+    EMPTY_ORDER,
     IDEMPOTENCY_POSITIONS,
     Checkpoint,
     Fate,
     Item,
     Outcome,
     Remembered,
+    Run,
     Tombstone,
     Verdict,
     Why,
 )
+from transport import ViewId
 
 _FORGOTTEN_AT_ONCE_MAX = 256
 _FATES, _MEMORIES, _TOMBSTONES = b"fates ", b"memories ", b"tombstones "
@@ -48,6 +51,7 @@ class LmdbTree:
         self.past = LmdbHistory(log)
         self._open_own_tables()
         self.line = self.revision = 0
+        self.run = EMPTY_ORDER
         """The state on disk as of the last `load`."""
         self.load()
 
@@ -65,11 +69,12 @@ class LmdbTree:
         self._ages = self._log.table("ages")
 
     def load(self) -> None:
-        """Reads the line and the revision of the state on disk."""
+        """Reads which state is on disk."""
         with self._log.read(self._state) as transaction:
             value = transaction.get(LINE)
         if value is not None:
-            self.line, self.revision = self._log.unpack(value, STATE + LINE, "the state's line")
+            self.line, self.revision, view, start = self._log.unpack(value, STATE + LINE, "the state's line")
+            self.run = Run(ViewId(*view), start)
 
     # Reading
 
@@ -131,7 +136,9 @@ class LmdbTree:
         added = len(checkpoint.memories) + len(checkpoint.tombstones)
         at_once = max(_FORGOTTEN_AT_ONCE_MAX, 2 * added)  # more than are added: none pile up
         self._forget(transaction, checkpoint.line - IDEMPOTENCY_POSITIONS - 1, at_once)
-        transaction.put(LINE, pack([checkpoint.line, checkpoint.revision], STATE + LINE), db=self._state)
+        view, start = checkpoint.run
+        value = pack([checkpoint.line, checkpoint.revision, view, start], STATE + LINE)
+        transaction.put(LINE, value, db=self._state)
 
     def _forget(self, transaction: Any, before: int, at_once: int) -> None:
         """Deletes at most `at_once` memories and tombstones of positions before this one, oldest first."""

@@ -36,6 +36,7 @@ from kvstore.store.operations import (
     WrittenBy,
     check_key,
 )
+from kvstore.store.order_run import EMPTY_ORDER, Run
 from kvstore.store.red_state import Preview
 from kvstore.store.replies import Accepted, Ack, Answer, Done, Failed, Overloaded, Ready, Respond, Trouble
 from kvstore.store.state import (
@@ -139,6 +140,8 @@ __all__ = [
     "Checkpoint",
     "Fate",
     "Remembered",
+    "Run",
+    "EMPTY_ORDER",
     "IDEMPOTENCY_POSITIONS",
     # Writes as bytes
     "encode_write",

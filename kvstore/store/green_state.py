@@ -24,6 +24,7 @@ from kvstore.store.history import (
     Snapshot,
 )
 from kvstore.store.operations import Write
+from kvstore.store.order_run import EMPTY_ORDER, Run
 from kvstore.store.state import (
     Applied,
     ConflictKind,
@@ -35,6 +36,7 @@ from kvstore.store.state import (
     apply,
 )
 from kvstore.store.write_codec import Batch, decode_batch, decode_write
+from transport import ViewId
 
 CHECKPOINT_ITEMS_MAX = 2_048
 CHECKPOINT_BYTES_MAX = 4 * 1_048_576
@@ -71,6 +73,8 @@ class Checkpoint:
     """The revision up to which the past may be forgotten."""
     history_bytes_max: int = HISTORY_BYTES
     """How large the past on disk may be; the oldest revisions beyond that are forgotten too."""
+    run: Run = EMPTY_ORDER
+    """The last messages before `line`, as far as they were sent in one view."""
 
     @property
     def is_full(self) -> bool:
@@ -86,6 +90,8 @@ class Tree(Protocol):
 
     line: int
     revision: int
+    run: Run
+    """The last of those messages, as far as they were sent in one view."""
 
     def item(self, key: str) -> Item | None: ...
 
@@ -110,6 +116,8 @@ class GreenState:
         """The revisions whose snapshots are being read, and how often."""
         self.line = tree.line
         self.revision = tree.revision
+        self.run = tree.run
+        """The last messages before `line`, as far as they were sent in one view."""
         self._checkpoints: deque[Checkpoint] = deque()
         """The changes that are not in the tree yet, oldest first. Only the last checkpoint may still grow."""
         self._items: dict[str, tuple[Item | None, Checkpoint]] = {}
@@ -226,16 +234,19 @@ class GreenState:
 
     # Writing
 
-    def apply(self, message_id: MessageId, body: bytes) -> list[Applied]:
-        """Applies the next message of the log, and returns what each of its writes did."""
+    def apply(self, message_id: MessageId, body: bytes, view: ViewId) -> list[Applied]:
+        """Applies the next message of the log, which was sent in this view, and returns what each of its writes
+        did."""
         batch = decode_batch(body)
+        self.run = self.run.followed_by(view, self.line)
+        basis = self.run.judged_by(batch.basis)
         writes = [(data, decode_write(data)) for data in batch.writes]
         checkpoint = self._growing()
         applied: list[Applied] = []
         message = str(message_id)
         for index, (data, write) in enumerate(writes):
             name = write_id(message, index)
-            done = apply(self, write, data, name, self.line, self.revision + 1, batch.expires, batch.basis)
+            done = apply(self, write, data, name, self.line, self.revision + 1, batch.expires, basis)
             applied.append(done)
             self._absorb(write, name, done, checkpoint)
             if done.conflicts:
@@ -244,7 +255,7 @@ class GreenState:
         checkpoint.fates[message_id] = Fate(self.line, tuple([one.outcome for one in applied]))
         checkpoint.outcomes += len(applied)
         self.line += 1
-        checkpoint.line, checkpoint.revision = self.line, self.revision
+        checkpoint.line, checkpoint.revision, checkpoint.run = self.line, self.revision, self.run
         return applied
 
     def _absorb(self, write: Write, name: str, done: Applied, checkpoint: Checkpoint) -> None:
@@ -272,7 +283,7 @@ class GreenState:
 
     def _growing(self) -> Checkpoint:
         if not self._checkpoints or self._checkpoints[-1].is_full or self._checkpoints[-1] is self._taken:
-            self._checkpoints.append(Checkpoint(self.line, self.revision))
+            self._checkpoints.append(Checkpoint(self.line, self.revision, run=self.run))
         return self._checkpoints[-1]
 
     # Checkpoints

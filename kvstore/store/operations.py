@@ -99,7 +99,7 @@ Condition: TypeAlias = RevisionIs | WrittenBy | Exists | ValueIs
 
 
 class Merge(StrEnum):
-    """What a write does that was accepted outside a primary component, if others changed its keys meanwhile."""
+    """What a write does that merges, if others changed its keys meanwhile."""
 
     LAST = "last"
     """It is applied at its place in the order, over what is there."""

@@ -46,7 +46,7 @@ class RedState:
         self._clear()
 
     def _clear(self) -> None:
-        self._line = self._green.line
+        self._line, self._run = self._green.line, self._green.run
         self._entries: list[Entry] = []
         self._yellows = 0
         self._items: dict[str, Tentative] = {}
@@ -77,9 +77,11 @@ class RedState:
         are made."""
         place = len(self._entries)
         batch = decode_batch(self._body_of(entry))
+        self._run = self._run.followed_by(entry.view, self._line + place)
+        basis = self._run.judged_by(batch.basis)
         for index, data in enumerate(batch.writes):
             write, name = decode_write(data), write_id(entry.id, index)
-            done = apply(self, write, data, name, self._line + place, None, batch.expires, batch.basis)
+            done = apply(self, write, data, name, self._line + place, None, batch.expires, basis)
             if note is not None:
                 note(name, batch.accepted_ms, done)
             self._outcomes[name] = done.outcome

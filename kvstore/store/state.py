@@ -20,10 +20,11 @@ accepted later still is a duplicate as long as p is remembered, and a new write 
 The line counts green messages only. A component without a primary may have any number of red ones, and a copy that
 was allowed to expire so much later could miss the memory of one that was decided meanwhile in the primary.
 
-A message that was sent outside a primary component says what its node knew (`Basis`). At its place in the order,
-the last change of a key is *concurrent* with a write of it if the node did not know of that change. Then the merge
-changed what the write meets: that is a `Conflict`, and decides whether a write yields (`Merge.KEEP_GREEN`). For
-this the last deletion of a key is remembered for `IDEMPOTENCY_POSITIONS` positions too."""
+A message says what its node knew when it sent it (`Basis`). If it was sent outside a primary component, or gets
+its place after its component has ended (`order_run`), the last change of a key is *concurrent* with a write of it
+if the node did not know of that change. Then the merge changed what the write meets: that is a `Conflict`, and
+decides whether a write yields (`Merge.KEEP_GREEN`). For this the last deletion of a key is remembered for
+`IDEMPOTENCY_POSITIONS` positions too."""
 
 from __future__ import annotations
 
@@ -68,12 +69,15 @@ class Item(NamedTuple):
 
 
 class Basis(NamedTuple):
-    """What a node knew when it sent a message outside a primary component."""
+    """What a node knew when it sent a message."""
 
     revision: int
     """The revision of its green state."""
     known: Mapping[str, int]
     """The last message that it had of each stream, `<node>.<incarnation>`, with messages that were not green."""
+    base: int | None = None
+    """How many messages were green when the primary component began in which it sent this one; None outside a
+    primary component."""
 
     def has(self, other: LastChange, write_id: str) -> bool:
         """Whether the node knew of another change when it sent this write, which comes after it in the order. What
@@ -118,8 +122,8 @@ class Verdict(StrEnum):
     """It has an idempotency key, and got its place so late that whether the key was used before is forgotten. It
     changed nothing, and is not remembered."""
     YIELDED = "yielded"
-    """It was accepted outside a primary component with `Merge.KEEP_GREEN`, and one of its keys was changed
-    meanwhile by a write that its node did not know. It changed nothing."""
+    """It merged with `Merge.KEEP_GREEN`, and one of its keys was changed meanwhile by a write that its node did
+    not know. It changed nothing."""
 
 
 class Why(StrEnum):
@@ -237,7 +241,7 @@ def apply(
     """Returns what a write does to a state at this position of the log. `data` are the bytes of the write;
     `next_revision` is its revision if it changes something, None if its place is not final. `expires` is the
     position after which it is not decided any more if it has an idempotency key. `basis` is what its node knew, if
-    it was sent outside a primary component."""
+    it is judged by that."""
     if write.idempotency_key is None:
         return _apply_new(source, write, write_id, position, next_revision, basis)
     digest = blake2b(data, digest_size=16).digest()

@@ -103,7 +103,7 @@ class Store:
             if not entries:
                 raise RuntimeError(f"the log has no green message {self.green.line}")
             for entry in entries:
-                self.green.apply(entry.id, self._log.body_of(entry))
+                self.green.apply(entry.id, self._log.body_of(entry), entry.view)
 
     # What the log reports
 
@@ -136,7 +136,7 @@ class Store:
         left = self.config.apply_writes_max
         while left > 0 and self._may_apply():
             entry = self._backlog[0]
-            applied = self.green.apply(entry.id, self._log.body_of(entry))
+            applied = self.green.apply(entry.id, self._log.body_of(entry), entry.view)
             self._backlog.popleft()
             left -= max(1, len(applied))
             self._on_applied(entry.id, applied)
@@ -194,8 +194,7 @@ class Store:
             return True
         try:
             expires = expiry_of(batch[0].line)  # that of the write which came first, while least was green
-            basis = None if self._log.stage is Stage.PRIMARY else self._basis()
-            body = encode_batch([write.data for write in batch], expires, self._wall_ms(), basis)
+            body = encode_batch([write.data for write in batch], expires, self._wall_ms(), self._basis())
             message_id = self._submit(body)
         except TooMuch:  # sent again when the log reports what it has logged
             writes.hold_again(batch)
@@ -216,7 +215,8 @@ class Store:
             stream, sequence = entry.id
             name = f"{stream.name}.{stream.incarnation}"
             known[name] = max(sequence, known.get(name, 0))
-        return Basis(self.green.revision, known)
+        base = self._log.queue.base if self._log.stage is Stage.PRIMARY else None
+        return Basis(self.green.revision, known, base)
 
     @property
     def held(self) -> int:

@@ -1,4 +1,8 @@
-"""Writes that are not green, for watchers that want to see them: when they appear, and when their colour changes.
+"""Writes that are not green, for watchers that want to see them: when they appear, when their colour changes, and
+how they end.
+
+A watcher may want one colour only. Then a write appears to it when it gets that colour, and is gone when it loses
+it.
 
 What is tentative has no revision and cannot be read again later, so events are queued for each watcher, up to a
 bound; a watcher that does not keep up has to begin again. Without watchers none of this costs anything."""
@@ -20,6 +24,9 @@ EVENTS_MAX = 4_096
 """Most events that wait for one watcher."""
 
 
+ALL_COLORS = frozenset(Color)
+
+
 class TentativeWrite(NamedTuple):
     """A write has appeared that is not green."""
 
@@ -30,14 +37,15 @@ class TentativeWrite(NamedTuple):
 
 
 class Recolored(NamedTuple):
-    """A write that is not green has another colour now."""
+    """A write that has appeared, and is not green, has another colour now."""
 
     write_id: str
     color: Color
 
 
 class Settled(NamedTuple):
-    """A write is green and changed nothing; one that changed something is a change of the green state instead."""
+    """A write that has appeared is green, and is no change that the watcher sees: it changed nothing of interest,
+    or the watcher does not watch the green state."""
 
     write_id: str
     outcome: Outcome
@@ -49,8 +57,10 @@ TentativeEvent: TypeAlias = TentativeWrite | Recolored | Settled
 class TentativeWatcher:
     """What waits for one watcher. `wake` is called when there is something."""
 
-    def __init__(self, interest: Interest, wake: Callable[[], None]) -> None:
+    def __init__(self, interest: Interest, colors: frozenset[Color], wake: Callable[[], None]) -> None:
         self.interest = interest
+        self.colors = colors
+        """Those that it wants to see. With green, it also reads the changes of the green state."""
         self.is_behind = False
         """Whether events were lost, because the watcher did not keep up."""
         self._wake = wake
@@ -62,6 +72,12 @@ class TentativeWatcher:
         if not self.is_behind:
             self._events.append(event)
         self._wake()
+
+    @property
+    def has_events(self) -> bool:
+        """Whether there is something to take. As long as there is, a change of the green state is not to be shown:
+        it may be that of a write that would seem to appear after it."""
+        return bool(self._events)
 
     def take(self, count: int) -> list[TentativeEvent]:
         return [self._events.popleft() for _ in range(min(count, len(self._events)))]
@@ -94,12 +110,14 @@ class TentativeFeed:
     def __bool__(self) -> bool:
         return bool(self._watchers)
 
-    def add(self, interest: Interest, wake: Callable[[], None]) -> TentativeWatcher:
+    def add(
+        self, interest: Interest, wake: Callable[[], None], colors: frozenset[Color] = ALL_COLORS
+    ) -> TentativeWatcher:
         """Adds a watcher. It begins with the writes that are not green at the moment."""
         if not self._watchers:
             self._known = {entry.id: self._decode(entry) for entry in self._log.queue}
             self._recolor(())
-        watcher = TentativeWatcher(interest, wake)
+        watcher = TentativeWatcher(interest, colors, wake)
         self._watchers[watcher] = None
         for message in self._known.values():
             self._announce(message, (watcher,))
@@ -129,9 +147,11 @@ class TentativeFeed:
         message = self._known.pop(message_id, None)
         if message is None:
             return
-        for (name, write), done in zip(message.writes, applied, strict=True):
-            if not done.changes:
-                self._tell(Settled(name, done.outcome), write, self._watchers)
+        for watcher in self._of_color(message.color, self._watchers):
+            for (name, write), done in zip(message.writes, applied, strict=True):
+                is_change = Color.GREEN in watcher.colors and any(map(watcher.interest.has, done.changes))
+                if not is_change and _operations(write, watcher):
+                    watcher.add(Settled(name, done.outcome))
 
     def _decode(self, entry: Entry) -> _Message:
         batch = decode_batch(self._log.body_of(entry))
@@ -139,9 +159,9 @@ class TentativeFeed:
         return _Message(Color.YELLOW if entry.primary else Color.RED, writes)
 
     def _announce(self, message: _Message, watchers: Iterable[TentativeWatcher]) -> None:
-        for watcher in list(watchers):  # one that is woken may leave
+        for watcher in self._of_color(message.color, watchers):
             for name, write in message.writes:
-                wanted = tuple([one for one in _operations(write) if watcher.interest.has(one.key)])
+                wanted = _operations(write, watcher)
                 if wanted:
                     watcher.add(TentativeWrite(name, message.color, wanted))
 
@@ -152,15 +172,20 @@ class TentativeFeed:
             is_green = queue.get(message_id) is None  # and is about to be applied
             color = Color.YELLOW if is_green or message_id in yellow else Color.RED
             if color is not message.color:
-                self._known[message_id] = message._replace(color=color)
-                for name, write in message.writes:
-                    self._tell(Recolored(name, color), write, watchers)
+                recolored = self._known[message_id] = message._replace(color=color)
+                before = self._of_color(message.color, watchers)
+                self._announce(recolored, [one for one in watchers if one not in before])
+                for watcher in before:
+                    for name, write in message.writes:
+                        if _operations(write, watcher):
+                            watcher.add(Recolored(name, color))
 
-    def _tell(self, event: TentativeEvent, write: Write, watchers: Iterable[TentativeWatcher]) -> None:
-        for watcher in list(watchers):
-            if any(watcher.interest.has(operation.key) for operation in _operations(write)):
-                watcher.add(event)
+    def _of_color(self, color: Color, watchers: Iterable[TentativeWatcher]) -> list[TentativeWatcher]:
+        """Returns those of the watchers that see writes of this colour. It is a list, because a watcher that is
+        told something may leave."""
+        return [watcher for watcher in watchers if color in watcher.colors]
 
 
-def _operations(write: Write) -> tuple[Operation, ...]:
-    return (*write.then, *(write.otherwise or ()))
+def _operations(write: Write, watcher: TentativeWatcher) -> tuple[Operation, ...]:
+    """Returns what the write may do to keys of interest."""
+    return tuple([one for one in (*write.then, *(write.otherwise or ())) if watcher.interest.has(one.key)])

@@ -1,7 +1,7 @@
 """Writes as bytes, and many of them as the body of one message of the log.
 
     body    msgpack [FORMAT, expires, accepted at, basis or nil, write, write, …]
-    basis   [revision, stream, last sequence, stream, last sequence, …]
+    basis   [base or nil, revision, stream, last sequence, stream, last sequence, …]
     write   msgpack, as binary: [then, conditions, otherwise or nil, idempotency key or nil, merge policy]
     part    [code, key, …]
 
@@ -37,7 +37,7 @@ from kvstore.store.operations import (
 )
 from kvstore.store.state import Basis
 
-FORMAT = 3
+FORMAT = 4
 BASIS_STREAMS_MAX = 64
 BASIS_BYTES_MAX = BASIS_STREAMS_MAX * 96
 """A stream and its last message take up to 96 bytes."""
@@ -67,7 +67,7 @@ class Batch(NamedTuple):
     accepted_ms: int = 0
     """When the message was sent, by the wall clock of its node in milliseconds: for people, and nothing else."""
     basis: Basis | None = None
-    """What its node knew; None if it was sent in a primary component."""
+    """What its node knew; None if it is taken to have known everything before it."""
 
 
 def encode_write(write: Write) -> bytes:
@@ -114,11 +114,9 @@ def decode_write(data: bytes) -> Write:
 def encode_batch(writes: Sequence[bytes], expires: int, accepted_ms: int = 0, basis: Basis | None = None) -> bytes:
     """Returns the body of a message with these encoded writes."""
     known = None
-    if (
-        basis is not None
-    ):  # of the last streams: a write whose node seems to know less than it did may yield in vain
+    if basis is not None:  # with some streams left out it seems to know less, and a write may yield in vain
         streams = sorted(basis.known.items())[-BASIS_STREAMS_MAX:]
-        known = [basis.revision, *chain.from_iterable(streams)]
+        known = [basis.base, basis.revision, *chain.from_iterable(streams)]
     packed: bytes = msgpack.packb([FORMAT, expires, accepted_ms, known, *writes])
     return packed
 
@@ -146,12 +144,15 @@ def decode_batch(body: bytes) -> Batch:
 
 
 def _basis(item: Any) -> Basis:
-    if type(item) is not list or len(item) % 2 != 1 or any(type(number) is not int for number in item[::2]):
+    if type(item) is not list or len(item) < 2 or len(item) % 2:
         raise WriteError(f"a basis of {item!r:.100}")
-    revision, *known = item
-    if any(type(stream) is not str for stream in known[::2]):
+    base, revision, *known = item
+    streams, numbers = known[::2], [*known[1::2], revision]
+    if not (base is None or type(base) is int) or any(type(number) is not int for number in numbers):
         raise WriteError(f"a basis of {item!r:.100}")
-    return Basis(revision, dict(zip(known[::2], known[1::2], strict=True)))
+    if any(type(stream) is not str for stream in streams):
+        raise WriteError(f"a basis of {item!r:.100}")
+    return Basis(revision, dict(zip(streams, known[1::2], strict=True)), base)
 
 
 def _operation_to_list(operation: Operation) -> list[object]:

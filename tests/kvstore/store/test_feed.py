@@ -14,9 +14,11 @@ from kvstore.store.green_state import GreenState
 from tests.kvstore.store.store_cluster import StoreCluster
 from tests.kvstore.store.test_green_state import Disk, LmdbDisk, MemoryDisk, body, message
 from tests.transport.strategies import thorough
+from transport import ViewId
 
 KEYS = ("a", "ab", "abc", "b", "ü/1", "ü/2")
 ALL = 10**9
+VIEW = ViewId(1, "a", 1)
 
 
 def change(revision: int, *keys: str) -> Change:
@@ -249,7 +251,7 @@ class Replica:
     def apply(self) -> None:
         if self.green.line < len(self._order):
             line = self.green.line
-            for done in self.green.apply(message(line + 1), self._order[line]):
+            for done in self.green.apply(message(line + 1), self._order[line], VIEW):
                 if done.changes and done.outcome.revision is not None:
                     self.feed.changed(done.outcome.revision, done.changes)
 
@@ -265,7 +267,7 @@ class Replica:
         self.disk = self.disk.reopened()
         self.green, self.feed = GreenState(self.disk), Feed()
         while self.green.line < line:
-            self.green.apply(message(self.green.line + 1), self._order[self.green.line])
+            self.green.apply(message(self.green.line + 1), self._order[self.green.line], VIEW)
 
 
 class Step(NamedTuple):
@@ -321,7 +323,7 @@ def whole_order(order: list[bytes]) -> list[Change]:
     """Returns all changes, as they follow from what the writes did."""
     green, changes = GreenState(MemoryDisk()), list[Change]()
     for place, data in enumerate(order, start=1):
-        for index, done in enumerate(green.apply(message(place), data)):
+        for index, done in enumerate(green.apply(message(place), data, VIEW)):
             if done.changes:
                 changes.append(Change(len(changes) + 1, f"a.1.{place}.{index}", tuple(done.changes.items())))
     return changes

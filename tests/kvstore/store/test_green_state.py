@@ -36,7 +36,7 @@ from tests.kvstore.store.naive_store import NaiveStore
 from tests.kvstore.store.strategies import IDEMPOTENCY_KEYS, KEYS, Sent, batches, merged_orders
 from tests.simulator.store.memory_tree import MemoryTree
 from tests.transport.strategies import thorough
-from transport.messages import Machine
+from transport.messages import Machine, ViewId
 
 A = Machine("a", 1)
 EVERYTHING = 10**9
@@ -99,24 +99,30 @@ class Node:
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
         self.green = GreenState(disk)
-        self.log: list[tuple[MessageId, bytes]] = []
+        self.log: list[tuple[MessageId, bytes, ViewId]] = []
         self.applied: list[list[Applied]] = []
         self.taken: Checkpoint | None = None
         self.is_on_disk = False
         """Whether the taken checkpoint has been written."""
 
     def apply(
-        self, *writes: Write, expires: int = EVERYTHING, sender: str = "a", basis: Basis | None = None
+        self,
+        *writes: Write,
+        expires: int = EVERYTHING,
+        sender: str = "a",
+        basis: Basis | None = None,
+        view: int = 1,
     ) -> list[Applied]:
         """Applies the next message of a sender."""
-        sequence = 1 + sum(message_id.stream.name == sender for message_id, _ in self.log)
+        sequence = 1 + sum(message_id.stream.name == sender for message_id, _, _ in self.log)
         message_id = MessageId(Machine(sender, 1), sequence)
-        return self.take_in(message_id, body(*writes, expires=expires, accepted_ms=len(self.log), basis=basis))
+        data = body(*writes, expires=expires, accepted_ms=len(self.log), basis=basis)
+        return self.take_in(message_id, data, view)
 
-    def take_in(self, message_id: MessageId, body: bytes) -> list[Applied]:
-        """Applies the next message."""
-        self.log.append((message_id, body))
-        self.applied.append(self.green.apply(message_id, body))
+    def take_in(self, message_id: MessageId, body: bytes, view: int = 1) -> list[Applied]:
+        """Applies the next message, which was sent in the view of this number."""
+        self.log.append((message_id, body, ViewId(view, "a", 1)))
+        self.applied.append(self.green.apply(*self.log[-1]))
         return self.applied[-1]
 
     def do(self, *operations: Operation) -> Applied:
@@ -155,10 +161,10 @@ class Node:
         """Everything that can be read of the state."""
         green = self.green
         return (
-            (green.line, green.revision),
+            (green.line, green.revision, green.run),
             [green.item(key) for key in KEYS],
             [green.remembered(key) for key in IDEMPOTENCY_KEYS],
-            [green.fate(message_id) for message_id, _ in self.log],
+            [green.fate(message_id) for message_id, _, _ in self.log],
             [green.last_change(key, green.line) for key in KEYS],
             green.conflicts(FIRST_PLACE, EVERYTHING),
         )

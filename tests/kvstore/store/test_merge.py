@@ -323,12 +323,20 @@ def test_in_a_component_that_is_primary_a_write_never_yields() -> None:
 
 
 @settings(thorough, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(merged_orders(), st.lists(st.sampled_from(("", "take", "write", "written", "restart")), max_size=12))
+@given(
+    merged_orders(),
+    st.lists(st.sampled_from(("", "take", "write", "written", "restart")), max_size=12),
+    st.lists(st.tuples(st.integers(1, 2), st.none() | st.integers(0, 12)), min_size=12, max_size=12),
+)
 def test_every_node_comes_to_the_same_in_any_merged_order(
-    tmp_path_factory: pytest.TempPathFactory, order: list[Sent], steps: list[str]
+    tmp_path_factory: pytest.TempPathFactory,
+    order: list[Sent],
+    steps: list[str],
+    sent_in: list[tuple[int, int | None]],
 ) -> None:
     """One node never stops and writes nothing, two write checkpoints and restart, one of them on a real disk; the
-    naive store knows nothing of checkpoints, tombstones and bases."""
+    naive store knows nothing of checkpoints, tombstones, bases and runs. `sent_in` is the view of each message,
+    and where its primary component began."""
     real = Node(LmdbDisk(tmp_path_factory.mktemp("store")))
     nodes, naive, revisions = [Node(MemoryDisk()), Node(MemoryDisk()), real], NaiveStore(memory_length=4), [0]
     with pytest.MonkeyPatch.context() as patch:
@@ -336,11 +344,13 @@ def test_every_node_comes_to_the_same_in_any_merged_order(
         for module in (state, lmdb_tree):
             patch.setattr(module, "IDEMPOTENCY_POSITIONS", 4)
         for place, (message_id, writes, expires, knew, line, known) in enumerate(order):
-            basis = None if knew is None else Basis(revisions[line], known)
-            expected = naive.message(str(message_id), writes, expires, knew)
+            view, base = sent_in[place]
+            basis = None if knew is None else Basis(revisions[line], known, base)
+            has_merged = base is None or any(other != view for other, _ in sent_in[base:place])
+            expected = naive.message(str(message_id), writes, expires, knew if has_merged else None)
             data = body(*writes, expires=expires, accepted_ms=place, basis=basis)
             for one in nodes:
-                done = one.take_in(message_id, data)
+                done = one.take_in(message_id, data, view)
                 assert [applied.outcome.verdict for applied in done] == [outcome.verdict for outcome in expected]
                 assert [list(applied.conflicts) for applied in done] == naive.conflicts
             revisions.append(naive.revision)

@@ -61,7 +61,7 @@ class Node:
 
     def make_green(self, *entries: Entry) -> None:
         for one in entries:
-            self.green.apply(one.id, body_of(one))
+            self.green.apply(one.id, body_of(one), one.view)
 
     def take(self, only_full: bool) -> None:
         self.taken = self.green.take_checkpoint(self.green.line, only_full) or self.taken
@@ -313,7 +313,7 @@ def test_the_red_state_is_the_green_one_to_come(order: list[Sent], green: int, m
         outcomes = [[bare(node.red.outcome(name)) for name in names(one)] for one in entries]
         check_colors(node)
         for one, expected in zip(entries, outcomes, strict=True):
-            applied = node.green.apply(one.id, body_of(one))
+            applied = node.green.apply(one.id, body_of(one), one.view)
             assert [bare(done.outcome) for done in applied] == expected
         assert looks(node.green) == tentative
 

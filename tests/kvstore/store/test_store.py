@@ -325,7 +325,7 @@ def test_a_message_that_cannot_be_applied_is_not_skipped(monkeypatch: pytest.Mon
     cluster = primary()
     store = cluster.stores["a"]
     real = store.green.apply
-    monkeypatch.setattr(store.green, "apply", lambda message_id, body: 1 / 0)
+    monkeypatch.setattr(store.green, "apply", lambda message_id, body, view: 1 / 0)
     cluster.ask("b", Put("k", b"v"))
     with pytest.raises(ZeroDivisionError):
         cluster.run()

@@ -203,7 +203,8 @@ def test_a_batch_gives_back_its_writes_and_what_it_says_of_them(
 def test_the_bytes_of_a_batch_stay_what_they_are() -> None:
     assert msgpack.unpackb(encode_batch([b"one", b"two"], 17, 5)) == [3, 17, 5, None, b"one", b"two"]
     basis = Basis(7, {"b.2": 4, "a.1": 9})
-    assert msgpack.unpackb(encode_batch([], 17, 5, basis)) == [3, 17, 5, [7, "a.1", 9, "b.2", 4]]
+    assert msgpack.unpackb(encode_batch([], 17, 5, basis)) == [4, 17, 5, [None, 7, "a.1", 9, "b.2", 4]]
+    assert msgpack.unpackb(encode_batch([], 17, 5, Basis(7, {}, base=3))) == [4, 17, 5, [3, 7]]
 
 
 @pytest.mark.parametrize("sizes", [[], [0], [300] * 20, [70_000] * 3, [1] * 70_000, [VALUE_BYTES_MAX]])
@@ -215,7 +216,7 @@ def test_a_batch_takes_no_more_room_than_it_is_said_to(sizes: list[int]) -> None
 
 def test_a_basis_takes_no_more_room_than_it_is_said_to() -> None:
     streams = {f"{'x' * NAME_BYTES_MAX}.{2**63 + number}": SEQUENCE_MAX for number in range(BASIS_STREAMS_MAX + 9)}
-    body = encode_batch([], NUMBER_MAX, NUMBER_MAX, Basis(NUMBER_MAX, streams))
+    body = encode_batch([], NUMBER_MAX, NUMBER_MAX, Basis(NUMBER_MAX, streams, NUMBER_MAX))
     assert len(body) <= BATCH_OVERHEAD_BYTES + BASIS_BYTES_MAX
     basis = decode_batch(body).basis
     assert basis is not None
@@ -243,7 +244,9 @@ def test_a_batch_that_does_not_say_when_it_was_accepted_and_expires_is_an_error(
         decode_batch(msgpack.packb([FORMAT, 1, 1]))
 
 
-@pytest.mark.parametrize("basis", [7, [], [1, "a.1"], [1, 2, 3], [None], [1, "a.1", None], ["a.1"]])
+@pytest.mark.parametrize(
+    "basis", [7, [], [1], [1, None], ["1", 1], [1, 1, "a.1"], [1, 1, 2, 3], [1, 1, "a.1", None], [True, 1]]
+)
 def test_what_is_not_a_basis_is_an_error(basis: object) -> None:
     with pytest.raises(WriteError, match="a basis of"):
         decode_batch(msgpack.packb([FORMAT, 1, 1, basis]))

@@ -10,7 +10,7 @@ from kvstore.store.replies import Accepted, Done
 from kvstore.store.state import Outcome
 from kvstore.store.store import Store
 from tests.simulator.checkers.base import Violation
-from tests.simulator.checkers.store import Attempt, Request, StoreChecker, StoreHistory, split_write_id
+from tests.simulator.checkers.store import Attempt, Request, StoreChecker, StoreHistory, message_of
 
 
 class AcknowledgedWrites(StoreChecker):
@@ -34,22 +34,19 @@ class AcknowledgedWrites(StoreChecker):
         self._promised[f"{message_id}.{index}"] = (data, outcome)
 
     def disk_replaced(self, node: str, lost: Collection[MessageId]) -> None:
-        names = {str(message_id) for message_id in lost}
         for write_id in list(self._promised):
-            if split_write_id(write_id)[0] in names:
+            if message_of(write_id)[0] in lost:
                 del self._promised[write_id]
 
     def finished(self, stores: Mapping[str, Store]) -> None:
-        messages = {str(message_id): message_id for message_id in self.history.log.order}
         for write_id, (data, known) in self._promised.items():
             placed = self.history.replay.by_id.get(write_id)
             if placed is None:
                 raise Violation(f"{write_id} was acknowledged and lost")
             if data and placed.data != data:
                 raise Violation(f"{write_id} is another write than the one that was acknowledged as it")
-            name, index = split_write_id(write_id)
             for node, store in stores.items():
-                fate = store.outcome(messages[name], index)
+                fate = store.outcome(*message_of(write_id))
                 if fate is None or fate[0] is not Color.GREEN:
                     raise Violation(f"{node} does not know {write_id} as green, but says {fate}")
                 if known is not None and fate[1] != known:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from corel.corel import Corel
 from corel.effects import Greened, Logged
 from corel.messages import Entry, MessageId, Stream
+from transport.messages import ViewId
 
 
 @dataclass(slots=True)
@@ -21,6 +22,8 @@ class History:
     """For each message, the last of each stream in its sender's queue when it was sent."""
     bodies: dict[MessageId, bytes] = field(default_factory=dict)
     """The bodies as they were submitted."""
+    views: dict[MessageId, ViewId] = field(default_factory=dict)
+    """The view in which each message left."""
 
 
 class LogChecker:

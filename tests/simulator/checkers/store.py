@@ -11,12 +11,15 @@ from corel.messages import Color, MessageId
 from kvstore.store.feed import Interest
 from kvstore.store.history import Change, ConflictPlace, FoundConflict, Span
 from kvstore.store.operations import Write
+from kvstore.store.red_state import Preview
 from kvstore.store.replies import Ack, Answer, Done, Failed, Trouble
 from kvstore.store.state import Item, Outcome, Verdict
 from kvstore.store.store import Store
+from kvstore.store.tentative_feed import TentativeEvent
 from tests.simulator.checkers.log import History
 from tests.simulator.store.memory_tree import MemoryTree
 from tests.simulator.store.model import Replay
+from transport.messages import Machine
 
 NEVER = float("inf")
 
@@ -163,6 +166,36 @@ class NoLongerKept:
     """Whether it was kept when it was pinned, and is pinned still."""
 
 
+@dataclass(frozen=True, slots=True)
+class TentativeLook:
+    """What a reader of tentative writes has read since its last look: events first, then changes."""
+
+    stay: tuple[int, int]
+    """Names the reader, and how many times it had begun anew."""
+    node: str
+    interest: Interest
+    colors: frozenset[Color]
+    events: tuple[TentativeEvent, ...]
+    changes: tuple[Change, ...]
+    now: Mapping[MessageId, Color]
+    """The messages that the node has logged and that are not green."""
+    line: int
+    """How many messages the node has applied."""
+    is_all: bool
+    """Whether there was nothing left to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewLook:
+    """A preview, at a node that has applied `line` messages."""
+
+    node: str
+    line: int
+    order: tuple[tuple[MessageId, Color], ...]
+    """The messages after that which the node has."""
+    found: tuple[Preview, ...]
+
+
 @dataclass(slots=True)
 class StoreHistory:
     """What has happened at any node."""
@@ -208,6 +241,12 @@ class StoreChecker:
     def conflicts_shown(self, page: ConflictPage) -> None:
         """A node has shown conflicts."""
 
+    def tentative_seen(self, look: TentativeLook) -> None:
+        """A reader has looked at what is not green at a node."""
+
+    def previewed(self, look: PreviewLook) -> None:
+        """A node has said what its writes that are not green would do."""
+
     def compacted(self, refusal: NoLongerKept) -> None:
         """A node has answered that it no longer keeps what it was asked for."""
 
@@ -218,7 +257,7 @@ class StoreChecker:
         """The run is over: the network was healed and is quiet, and every node is up."""
 
 
-def split_write_id(write_id: str) -> tuple[str, int]:
+def message_of(write_id: str) -> tuple[MessageId, int]:
     """Returns the message of a write, and the index in it."""
-    message, _, index = write_id.rpartition(".")
-    return message, int(index)
+    name, incarnation, sequence, index = write_id.rsplit(".", 3)
+    return MessageId(Machine(name, int(incarnation)), int(sequence)), int(index)

@@ -63,7 +63,7 @@ class Judges:
     def own(self, log: Corel, entry: Entry) -> None:
         """Keeps the past of a message that is about to enter its sender's queue: all that the sender has."""
         assert entry.body is not None
-        self.history.bodies[entry.id] = entry.body
+        self.history.bodies[entry.id], self.history.views[entry.id] = entry.body, entry.view
         self.history.pasts[entry.id] = {**log.queue.green_last, **dict(log.queue.have())}
 
     def take_over(self, node: str, log: Corel, other: Judges) -> None:
@@ -76,6 +76,7 @@ class Judges:
                 raise Violation(f"{node} has {entry.id} of another cluster")
             self.history.bodies[entry.id] = other.history.bodies[entry.id]
             self.history.pasts[entry.id] = other.history.pasts[entry.id]
+            self.history.views[entry.id] = other.history.views[entry.id]
         self.disk_replaced(node)
 
     def disk_replaced(self, node: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from random import Random
 
-from corel.messages import MessageId
 from kvstore.store.operations import (
     Append,
     Condition,
@@ -25,10 +24,9 @@ from kvstore.store.replies import Accepted, Ack, Answer, Done, Failed, Trouble
 from kvstore.store.state import Item
 from kvstore.store.write_codec import encode_write
 from tests.simulator.checkers.read_levels import APPENDED, SEPARATOR
-from tests.simulator.checkers.store import Level, Read, Request, split_write_id
+from tests.simulator.checkers.store import Level, Read, Request, message_of
 from tests.simulator.store.client_gateway import ClientGateway
 from tests.simulator.store.plan import StorePlan
-from transport.messages import Machine
 
 ATTEMPTS_MAX = 4
 TOGETHER = "t"
@@ -141,9 +139,7 @@ class Client:
         if not up or not self.is_working:
             self.think()
             return
-        message, index = split_write_id(write_id)
-        name, incarnation, sequence = message.rsplit(".", 2)
-        message_id = MessageId(Machine(name, int(incarnation)), int(sequence))
+        message_id, index = message_of(write_id)
         node = self._random.choice(up)
         timeout_ms = self._random.choice((100.0, 1_000.0))
         self._gateway.follow(message_id, index, node, timeout_ms, lambda fate: self.think())

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from corel.messages import MessageId
 from kvstore.store.green_state import Checkpoint, Fate, bounded
 from kvstore.store.history import Change, Compacted, ConflictPlace, FoundConflict, Span
+from kvstore.store.order_run import EMPTY_ORDER
 from kvstore.store.state import Item, Remembered, Tombstone
 
 
@@ -15,6 +16,7 @@ class MemoryTree:
 
     def __init__(self) -> None:
         self.line = self.revision = 0
+        self.run = EMPTY_ORDER
         self.items: dict[str, Item] = {}
         self.fates: dict[MessageId, Fate] = {}
         self.memories: dict[str, Remembered] = {}
@@ -31,7 +33,7 @@ class MemoryTree:
         self.fates.update(checkpoint.fates)
         self.memories.update(checkpoint.memories)
         self.tombstones.update(checkpoint.tombstones)
-        self.line, self.revision = checkpoint.line, checkpoint.revision
+        self.line, self.revision, self.run = checkpoint.line, checkpoint.revision, checkpoint.run
 
     def item(self, key: str) -> Item | None:
         return self.items.get(key)

@@ -108,12 +108,14 @@ def _perform_one(cells: dict[str, Cell], operation: Operation, stamp: str) -> Wh
 
 
 class Knowledge(NamedTuple):
-    """What a node had when it sent a message outside a primary component, as the simulator saw it."""
+    """What a node had when it sent a message, as the simulator saw it."""
 
     line: int
     """How much of the one order."""
     messages: frozenset[MessageId]
     """The messages that were not green."""
+    base: int | None = None
+    """How much of the order there was when its primary component began; None outside a primary component."""
 
 
 class Placed(NamedTuple):
@@ -135,13 +137,13 @@ class Replay:
         self,
         history: History,
         window: int = 1_000_000,
-        knowledge: Mapping[MessageId, Knowledge | None] | None = None,
+        knowledge: Mapping[MessageId, Knowledge] | None = None,
     ) -> None:
-        self._history = history
-        self._window = window
+        self.history = history
+        self.window = window
         """For how many messages an idempotency key or a deletion is remembered."""
-        self._knowledge = knowledge
-        """What the sender of each message knew; None for one that was sent in a primary component."""
+        self.knowledge = knowledge
+        """What the sender of each message knew; None if all of them knew everything."""
         self.writes: list[Placed] = []
         self.by_id: dict[str, Placed] = {}
         self.copies: dict[str, list[Placed]] = {}
@@ -187,9 +189,9 @@ class Replay:
 
     def advance(self) -> None:
         """Applies the rest of what is known of the order."""
-        for position in range(self.line, len(self._history.order)):
-            message_id = self._history.order[position]
-            batch = decode_batch(self._history.bodies[message_id])
+        for position in range(self.line, len(self.history.order)):
+            message_id = self.history.order[position]
+            batch = decode_batch(self.history.bodies[message_id])
             self.fates[message_id] = tuple(
                 self._apply(f"{message_id}.{place}", position, place, data, batch)
                 for place, data in enumerate(batch.writes)
@@ -218,7 +220,7 @@ class Replay:
 
     def _repeated(self, key: str, position: int, data: bytes, expires: int) -> Outcome | None:
         """Returns the outcome of a copy that is not decided itself."""
-        known = [placed for placed in self.decided.get(key, ()) if placed.position >= position - self._window]
+        known = [placed for placed in self.decided.get(key, ()) if placed.position >= position - self.window]
         if not known:
             is_late = expires < position
             return Outcome(Verdict.EXPIRED, None) if is_late else None
@@ -270,25 +272,48 @@ class Replay:
 
     def _unknown(self, kind: ConflictKind, keys: Iterable[str], position: int) -> list[Conflict]:
         """Returns the last changes of these keys that the sender of the message at this position did not know."""
-        message_id = self._history.order[position]
-        knowledge = None if self._knowledge is None else self._knowledge[message_id]
-        if knowledge is None:
+        message_id = self.history.order[position]
+        if self.knowledge is None or not self._has_merged(message_id, position):
             return []
+        knowledge = self.knowledge[message_id]
         found = []
         for key in keys:
             revisions, items = self._changes.get(key, ([], []))
             if not revisions:
                 continue
             other = self.by_id[self.changers[revisions[-1]]]
-            other_message = self._history.order[other.position]
-            is_forgotten = items[-1] is None and other.position + self._window < position
+            other_message = self.history.order[other.position]
+            is_forgotten = items[-1] is None and other.position + self.window < position
             is_known = other.position < knowledge.line or other_message in knowledge.messages
             if not is_forgotten and not is_known and other_message.stream != message_id.stream:
                 found.append(Conflict(kind, key, LastChange(other.write_id, revisions[-1])))
         return found
 
+    def _has_merged(self, message_id: MessageId, position: int) -> bool:
+        """Whether a message was sent outside a primary component, or has its place after a message that was sent
+        elsewhere since its component began."""
+        assert self.knowledge is not None
+        views, base = self.history.views, self.knowledge[message_id].base
+        between = () if base is None else self.history.order[base:position]
+        return base is None or any(views[one] != views[message_id] for one in between)
+
     def _holds(self, condition: Condition, cell: Cell | None) -> bool:
         return holds(condition, cell, self.changers)
+
+
+class Forecast(Replay):
+    """The order up to a line, and what would happen if other messages came next. Those have no revisions that a
+    condition could name."""
+
+    def __init__(self, replay: Replay, line: int, following: Iterable[MessageId]) -> None:
+        log = replay.history
+        order = [*log.order[:line], *following]
+        super().__init__(History(order, bodies=log.bodies, views=log.views), replay.window, replay.knowledge)
+        self._last = replay.revisions[line]
+        self.advance()
+
+    def _holds(self, condition: Condition, cell: Cell | None) -> bool:
+        return holds(condition, cell, self.changers[: self._last + 1])
 
 
 def holds(condition: Condition, cell: Cell | None, changers: list[str]) -> bool:

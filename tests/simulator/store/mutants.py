@@ -6,15 +6,18 @@ over, so none comes), and that green messages which were applied already are ski
 from __future__ import annotations
 
 from corel.adaptive_wait import AdaptiveWait
+from corel.view_recovery import ViewRecovery
 from kvstore.node.back_off import BackOff
 from kvstore.store import green_state, red_state, state
 from kvstore.store.feed import Feed
 from kvstore.store.green_state import GreenState
 from kvstore.store.history import Snapshot
+from kvstore.store.order_run import Run
 from kvstore.store.pending_writes import PendingWrites
 from kvstore.store.red_state import RedState
 from kvstore.store.state import Basis, Tombstone
 from kvstore.store.store import Store
+from kvstore.store.tentative_feed import TentativeFeed, TentativeWatcher
 from kvstore.store.waiters import Waiters
 from tests.kvstore.node import test_back_off
 from tests.kvstore.store import (
@@ -22,9 +25,11 @@ from tests.kvstore.store import (
     test_expiry,
     test_feed,
     test_merge,
+    test_order_run,
     test_past_on_disk,
     test_red_state,
     test_store,
+    test_tentative_feed,
 )
 from tests.simulator.mutation import Edit, Mutant, what_breaks
 from tests.simulator.store.plan import draw_store_plan
@@ -272,12 +277,46 @@ MUTANTS = [
     Mutant(
         "a basis knows one revision too many",
         ("conflicts_found", "equal_states", "durable_tree"),
-        (Edit(Store, "_basis", "Basis(self.green.revision, known)", "Basis(self.green.revision + 1, known)"),),
+        (Edit(Store, "_basis", "Basis(self.green.revision,", "Basis(self.green.revision + 1,"),),
     ),
     Mutant(
         "writes conflict in a primary component",
         ("conflicts_found", "equal_states", "durable_tree"),
-        (Edit(Store, "_send_batch", "None if self._log.stage is Stage.PRIMARY else ", ""),),
+        (Edit(Store, "_basis", "self._log.queue.base if self._log.stage is Stage.PRIMARY else None", "None"),),
+    ),
+    Mutant(
+        "a write whose primary component ended first meets no conflict",
+        ("conflicts_found", "equal_states", "durable_tree"),
+        (Edit(Run, "judged_by", "self.start <= basis.base", "True"),),
+        test=test_order_run.test_a_write_whose_primary_component_ended_first_conflicts_with_what_the_next_one_wrote,
+    ),
+    Mutant(
+        "messages of another view do not end a run",
+        ("conflicts_found", "equal_states", "durable_tree"),
+        (Edit(Run, "followed_by", "self if view == self.view else Run(view, position)", "self"),),
+    ),
+    Mutant(
+        "every message begins a run",
+        ("conflicts_found", "equal_states", "durable_tree"),
+        (Edit(Run, "followed_by", "self if view == self.view else ", ""),),
+    ),
+    Mutant(
+        "a primary component seems to begin where it is now",
+        ("conflicts_found", "equal_states", "durable_tree"),
+        (Edit(Store, "_basis", "self._log.queue.base if", "self._log.queue.green if"),),
+    ),
+    Mutant(
+        "the run is not in the checkpoint",
+        ("conflicts_found", "equal_states", "durable_tree"),
+        (
+            Edit(
+                GreenState,
+                "apply",
+                "self.line, self.revision, self.run\n",
+                "self.line, self.revision, checkpoint.run\n",
+            ),
+        ),
+        test=test_order_run.test_the_run_is_known_after_a_start_from_a_checkpoint,
     ),
     Mutant(
         "a write does not yield to a deletion",
@@ -465,6 +504,81 @@ MUTANTS = [
         (),
         (Edit(Store, "leave", "self.end_feeds()", "pass"),),
         test=test_feed.test_a_store_wakes_by_revision_and_only_when_something_changed,
+    ),
+    # What is not green
+    Mutant(
+        "a tentative write that changed nothing of interest has no end",
+        ("tentative_seen",),
+        (Edit(TentativeFeed, "applied", "any(map(watcher.interest.has, done.changes))", "bool(done.changes)"),),
+        test=test_tentative_feed.test_a_write_that_changed_nothing_of_interest_is_settled_for_whom_it_had_appeared_to,
+    ),
+    Mutant(
+        "a tentative write that changed something is settled too",
+        ("tentative_seen",),
+        (Edit(TentativeFeed, "applied", "if not is_change and ", "if "),),
+    ),
+    Mutant(
+        "tentative watchers do not hear that the log was reordered",
+        ("tentative_seen",),
+        (Edit(Store, "handle", "isinstance(report, Reordered) and self.tentative_feed", "False"),),
+    ),
+    Mutant(
+        "nobody hears of what is yellow before all have committed",
+        ("tentative_seen",),
+        (
+            Edit(
+                ViewRecovery,
+                "_on_attempt",
+                "self._writer.decide_yellow()\n    effects.append(Reordered())",
+                "self._writer.decide_yellow()",
+            ),
+        ),
+    ),
+    Mutant(
+        "what is green and not applied is called red again",
+        ("tentative_seen",),
+        (Edit(TentativeFeed, "_recolor", "if is_green or message_id in yellow", "if message_id in yellow"),),
+        test=test_tentative_feed.test_what_is_green_and_waits_to_be_applied_is_not_called_red_again,
+    ),
+    Mutant(
+        "who watches one colour does not see what comes to it",
+        ("tentative_seen",),
+        (Edit(TentativeFeed, "_recolor", "[one for one in watchers if one not in before]", "()"),),
+        test=test_tentative_feed.test_who_watches_one_colour_sees_writes_leave_it_and_come_to_it,
+    ),
+    Mutant(
+        "a watcher that lost events is not told",
+        ("tentative_seen",),
+        (Edit(TentativeWatcher, "add", "self.is_behind = True", "return"),),
+    ),
+    Mutant(
+        "a preview begins with the red state",
+        ("previewed",),
+        (
+            Edit(
+                RedState,
+                "preview",
+                "changes = tuple([(key, again.item(key),",
+                "changes = tuple([(key, self.item(key),",
+            ),
+        ),
+    ),
+    Mutant(
+        "a preview has the colours of before",
+        ("previewed",),
+        (
+            Edit(
+                RedState,
+                "refresh",
+                "self._yellows, self._preview_state = yellows, None",
+                "self._yellows = yellows",
+            ),
+        ),
+    ),
+    Mutant(
+        "a preview judges nothing by what senders knew",
+        ("previewed",),
+        (Edit(RedState, "_apply", "self._run.judged_by(batch.basis)", "None"),),
     ),
     # The node
     Mutant(

@@ -44,6 +44,10 @@ class StorePlan:
     """How long a watcher stays at a node, on average."""
     lookers: int
     """How many read lists, the past and conflicts."""
+    tentative_readers: int
+    """How many watch what is not green, and ask for previews."""
+    tentative_events_max: int
+    """Most events that wait for one of them."""
 
 
 def draw_store_plan(seed: int, nodes_min: int, nodes_max: int) -> StorePlan:
@@ -92,4 +96,6 @@ def draw_store_plan(seed: int, nodes_min: int, nodes_max: int) -> StorePlan:
         watchers=feeds.choice((1, 4, 10)),
         hop_ms=feeds.choice((30.0, 300.0, 3_000.0)),
         lookers=feeds.choice((1, 3)),
+        tentative_readers=feeds.choice((1, 3)),
+        tentative_events_max=feeds.choice((4_096, 4_096, 6)),
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from corel.disk_errors import DiskError
-from corel.effects import LogReport, Persist
+from corel.effects import Logged, LogReport, Persist, StageChanged
 from corel.messages import MessageId
 from corel.outbox import TooMuch
 from corel.stages import Stage
@@ -47,9 +47,8 @@ class StoreProcess(CorelProcess):
         """Called when a checkpoint is in the tree, with how it got there."""
         self.on_log_full: Callable[[], None] = lambda: None
         """Called when the log does not accept another message."""
-        self.on_sent: Callable[[MessageId, Knowledge | None], None] = lambda message_id, knowledge: None
-        """Called with each message that is submitted, and what this node knows, unless it is in a primary
-        component."""
+        self.on_sent: Callable[[MessageId, Knowledge], None] = lambda message_id, knowledge: None
+        """Called with each message that is submitted, and what this node knows."""
         self._with_write: Checkpoint | None = None
         """The checkpoint that is written with the log's write under way."""
         self._alone: Checkpoint | None = None
@@ -57,6 +56,10 @@ class StoreProcess(CorelProcess):
         self._alone_until = 0.0
         self._unreported: list[Checkpoint] = []
         """Checkpoints that are in the tree, but not yet reported to the store."""
+        self._primary_began_at = 0
+        """How many messages the last primary component of this node began with."""
+        self.logged: set[MessageId] = set()
+        """The messages that the log has reported as logged to this store."""
         self._store_wakes_at = NEVER
         self._wakes = (0.0, 0)
         """The instant in which the store last woke, and how often it woke in it."""
@@ -69,7 +72,7 @@ class StoreProcess(CorelProcess):
         self._store_wakes_at = NEVER
         self._is_dispatching = False
         self._unreported = []
-        self.away_store = None
+        self.away_store, self.logged = None, set()
         store = self.store = Store(self.machine_log, self.tree, self._submit, self._check_primary, self.config)
         self.on_store_started(store)
         self._sleep_store()
@@ -151,9 +154,8 @@ class StoreProcess(CorelProcess):
 
     def _submit(self, body: bytes) -> MessageId:
         log = self.machine_log
-        knowledge = None
-        if log.stage is not Stage.PRIMARY:
-            knowledge = Knowledge(log.queue.green, frozenset([entry.id for entry in log.queue]))
+        base = self._primary_began_at if log.stage is Stage.PRIMARY else None
+        knowledge = Knowledge(log.queue.green, frozenset([entry.id for entry in log.queue]), base)
         try:
             message_id = self.submit(body)
         except TooMuch:
@@ -174,6 +176,12 @@ class StoreProcess(CorelProcess):
 
     # What the log reports
 
+    def _execute(self, effects: Sequence[Any], may_stop: bool = False) -> None:
+        for effect in effects:  # the store may send as soon as it hears of what the first of them says
+            if isinstance(effect, StageChanged) and effect.stage is Stage.PRIMARY:
+                self._primary_began_at = effect.length
+        super()._execute(effects, may_stop)
+
     def _execute_one(self, effect: Any) -> None:
         if self.replica is None:
             raise Crashed  # by what an effect before this one led to
@@ -181,6 +189,8 @@ class StoreProcess(CorelProcess):
         store = self.store
         if store is None:
             return
+        if isinstance(effect, Logged):
+            self.logged.update(entry.id for entry in effect.entries)
         if isinstance(effect, LogReport):
             store.handle(effect)
             self._sleep_store()

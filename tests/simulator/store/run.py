@@ -14,7 +14,7 @@ from types import ModuleType
 
 from corel.messages import MessageId
 from corel.storage import LogWrite
-from kvstore.store import green_state, state
+from kvstore.store import green_state, state, tentative_feed
 from kvstore.store.green_state import Checkpoint
 from kvstore.store.operations import Append, Write
 from kvstore.store.replies import Accepted, Ack, Answer, Done, Trouble
@@ -31,9 +31,11 @@ from tests.simulator.checkers.idempotency import Idempotency
 from tests.simulator.checkers.kept_past import KeptPast
 from tests.simulator.checkers.linearizable import Linearizable
 from tests.simulator.checkers.past_is_past import PastIsPast
+from tests.simulator.checkers.previewed import Previewed
 from tests.simulator.checkers.read_levels import APPENDED, SEPARATOR, ReadLevels
 from tests.simulator.checkers.refused import Refused
 from tests.simulator.checkers.store import Level, Read, Request, StoreChecker, StoreHistory
+from tests.simulator.checkers.tentative_seen import TentativeSeen
 from tests.simulator.checkers.watched_once import WatchedOnce
 from tests.simulator.corel.process import CorelProcess
 from tests.simulator.corel.run import QUIET_MS, CorelRun
@@ -43,6 +45,7 @@ from tests.simulator.store.looker import Looker
 from tests.simulator.store.model import Knowledge, Replay
 from tests.simulator.store.plan import StorePlan
 from tests.simulator.store.process import StoreProcess
+from tests.simulator.store.tentative_reader import TentativeReader
 from tests.simulator.store.watcher import Watcher
 from transport.messages import View
 
@@ -59,7 +62,7 @@ class StoreRun(CorelRun):
         self._stores: dict[str, StoreProcess] = {}
         super().__init__(plan.corel, write)
         window = plan.idempotency_positions
-        self._knowledge: dict[MessageId, Knowledge | None] = {}
+        self._knowledge: dict[MessageId, Knowledge] = {}
         replay = Replay(self.history, window, self._knowledge)
         self.store_history = StoreHistory(self.history, replay, window, plan.store.history_revisions)
         self.answered = Answered(self.store_history)
@@ -75,6 +78,8 @@ class StoreRun(CorelRun):
             PastIsPast(self.store_history),
             KeptPast(self.store_history),
             ConflictsFound(self.store_history),
+            TentativeSeen(self.store_history),
+            Previewed(self.store_history),
             self.linearizable,
         ]
         self.gateway = ClientGateway(
@@ -97,6 +102,7 @@ class StoreRun(CorelRun):
         with (
             _set_to(green_state, "CHECKPOINT_ITEMS_MAX", plan.checkpoint_items_max),
             _set_to(state, "IDEMPOTENCY_POSITIONS", plan.idempotency_positions),
+            _set_to(tentative_feed, "EVENTS_MAX", plan.tentative_events_max),
         ):
             self._run()
 
@@ -105,13 +111,19 @@ class StoreRun(CorelRun):
             Client(number, self.gateway, self.store_plan, Random(f"store client {number} {self.plan.seed}"))
             for number in range(1, self.store_plan.clients + 1)
         ]
-        readers: list[Watcher | Looker] = [
+        readers: list[Watcher | Looker | TentativeReader] = [
             Watcher(self.gateway, self.store_plan, Random(f"feeds {self.plan.seed} watcher {number}"))
             for number in range(self.store_plan.watchers)
         ]
         readers += [
             Looker(self.gateway, self.store_plan, Random(f"feeds {self.plan.seed} looker {number}"))
             for number in range(self.store_plan.lookers)
+        ]
+        readers += [
+            TentativeReader(
+                number, self.gateway, self.store_plan, Random(f"tentative {self.plan.seed} reader {number}")
+            )
+            for number in range(self.store_plan.tentative_readers)
         ]
         self._schedule_starts()
         for client in clients:
@@ -204,7 +216,7 @@ class StoreRun(CorelRun):
         self._stores[name] = process
         return process
 
-    def _on_sent(self, message_id: MessageId, knowledge: Knowledge | None) -> None:
+    def _on_sent(self, message_id: MessageId, knowledge: Knowledge) -> None:
         self._knowledge[message_id] = knowledge
 
     def _on_store_started(self, process: StoreProcess, store: Store) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -11,9 +11,11 @@ from kvstore.store import state
 from kvstore.store.feed import Interest
 from kvstore.store.history import Change, Span
 from kvstore.store.operations import Append, Delete, Exists, Increment, Merge, Put, RevisionIs, Write
+from kvstore.store.red_state import Preview
 from kvstore.store.replies import Accepted, Ack, Answer, Done, Failed, Trouble
-from kvstore.store.state import Applied, Basis, Item, Outcome, Verdict
+from kvstore.store.state import Applied, Basis, Item, Outcome, Verdict, Why
 from kvstore.store.store import Store
+from kvstore.store.tentative_feed import ALL_COLORS, Recolored, Settled, TentativeEvent, TentativeWrite
 from kvstore.store.write_codec import encode_batch, encode_write
 from tests.simulator.checkers import Violation
 from tests.simulator.checkers.acknowledged_writes import AcknowledgedWrites
@@ -26,6 +28,7 @@ from tests.simulator.checkers.kept_past import KeptPast
 from tests.simulator.checkers.linearizable import Linearizable
 from tests.simulator.checkers.log import History
 from tests.simulator.checkers.past_is_past import PastIsPast
+from tests.simulator.checkers.previewed import Previewed
 from tests.simulator.checkers.read_levels import ReadLevels
 from tests.simulator.checkers.refused import Refused
 from tests.simulator.checkers.store import (
@@ -34,19 +37,23 @@ from tests.simulator.checkers.store import (
     Level,
     NoLongerKept,
     Page,
+    PreviewLook,
     Read,
     Request,
     StoreHistory,
+    TentativeLook,
     Versions,
     Watch,
 )
+from tests.simulator.checkers.tentative_seen import TentativeSeen
 from tests.simulator.checkers.watched_once import WatchedOnce
 from tests.simulator.store.memory_tree import MemoryTree
 from tests.simulator.store.model import Knowledge, Replay
 from tests.simulator.store.test_directed import EmptyLog
-from transport.messages import Machine
+from transport.messages import Machine, ViewId
 
 ONE, TWO = Put("k", b"1"), Put("k", b"2")
+VIEW, OTHER_VIEW = ViewId(1, "a", 1), ViewId(2, "a", 1)
 APPLIED = Outcome(Verdict.APPLIED, 1)
 NEVER_EXPIRES = 10**9
 
@@ -65,7 +72,7 @@ def history(*writes: Put | Delete | Append | Increment | Write) -> StoreHistory:
     for number, data in enumerate(written(*writes), start=1):
         log.order.append(name(number))
         log.positions[name(number)] = number - 1
-        log.bodies[name(number)] = encode_batch([data], NEVER_EXPIRES)
+        log.bodies[name(number)], log.views[name(number)] = encode_batch([data], NEVER_EXPIRES), VIEW
     replay = Replay(log)
     replay.advance()
     return StoreHistory(log, replay)
@@ -75,7 +82,7 @@ def store(*writes: Put | Delete | Append | Increment | Write) -> Store:
     """Returns the store of a node that has applied these."""
     applied = Store(EmptyLog(), MemoryTree(), lambda body: name(0), lambda number: None)
     for number, data in enumerate(written(*writes), start=1):
-        applied.green.apply(name(number), encode_batch([data], NEVER_EXPIRES))
+        applied.green.apply(name(number), encode_batch([data], NEVER_EXPIRES), VIEW)
     return applied
 
 
@@ -195,7 +202,7 @@ def store_of(past: StoreHistory) -> Store:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(state, "IDEMPOTENCY_POSITIONS", 2)
         for message_id in past.log.order:
-            applied.green.apply(message_id, past.log.bodies[message_id])
+            applied.green.apply(message_id, past.log.bodies[message_id], VIEW)
     return applied
 
 
@@ -219,8 +226,8 @@ def test_idempotency_catches_a_copy_that_expires_too_early(window: int, complain
 
 def test_idempotency_catches_a_node_where_no_copy_is_the_first() -> None:
     machine = Store(EmptyLog(), MemoryTree(), lambda body: name(0), lambda number: None)
-    machine.green.apply(name(0), encode_batch(written(KEYED), NEVER_EXPIRES))
-    machine.green.apply(name(1), encode_batch(written(KEYED), NEVER_EXPIRES))
+    machine.green.apply(name(0), encode_batch(written(KEYED), NEVER_EXPIRES), VIEW)
+    machine.green.apply(name(1), encode_batch(written(KEYED), NEVER_EXPIRES), VIEW)
     with pytest.raises(Violation, match="a has no first copy of i"):
         Idempotency(history(KEYED)).finished({"a": machine})
 
@@ -527,36 +534,41 @@ B = MessageId(Machine("b", 1), 1)
 YIELDING = Write((TWO,), merge=Merge.KEEP_GREEN)
 
 
-def merged(write: Put | Write, knowledge: Knowledge | None, basis: Basis | None) -> tuple[StoreHistory, Store]:
-    """Returns a history in which a put of k is followed by a write of b, which knew this, and a node's store that
-    goes by this basis."""
+def merged(
+    write: Put | Write, knowledge: Knowledge, basis: Basis, view: ViewId = OTHER_VIEW
+) -> tuple[StoreHistory, Store]:
+    """Returns a history in which a put of k is followed by a write of b, which knew this and was sent in this
+    view, and a node's store that goes by this basis."""
     past = history(ONE)
     past.log.order.append(B)
+    past.log.views[B] = view
     past.log.bodies[B] = encode_batch(written(write), NEVER_EXPIRES, 7, basis)
-    past.replay = Replay(past.log, knowledge={name(1): None, B: knowledge})
+    past.replay = Replay(past.log, knowledge={name(1): IN_PRIMARY, B: knowledge})
     past.replay.advance()
     applied = store(ONE)
-    applied.green.apply(B, past.log.bodies[B])
+    applied.green.apply(B, past.log.bodies[B], view)
     return past, applied
 
 
 NOTHING = Knowledge(0, frozenset())
+IN_PRIMARY = Knowledge(0, frozenset(), base=0)
 
 
 @pytest.mark.parametrize(
-    ("knowledge", "basis", "count"),
+    ("knowledge", "basis", "view", "count"),
     [
-        (NOTHING, Basis(0, {}), 1),
-        (Knowledge(1, frozenset()), Basis(1, {}), 0),
-        (Knowledge(0, frozenset({name(1)})), Basis(0, {"a.1": 1}), 0),
-        (None, None, 0),
+        (NOTHING, Basis(0, {}), OTHER_VIEW, 1),
+        (Knowledge(1, frozenset()), Basis(1, {}), OTHER_VIEW, 0),
+        (Knowledge(0, frozenset({name(1)})), Basis(0, {"a.1": 1}), OTHER_VIEW, 0),
+        (IN_PRIMARY, Basis(0, {}, base=0), VIEW, 0),
+        (IN_PRIMARY, Basis(0, {}, base=0), OTHER_VIEW, 1),
     ],
 )
 @pytest.mark.parametrize("write", [TWO, YIELDING, Write((TWO,), (Exists("k", False),))])
 def test_conflicts_found_accepts_what_follows_from_what_senders_knew(
-    write: Put | Write, knowledge: Knowledge | None, basis: Basis | None, count: int
+    write: Put | Write, knowledge: Knowledge, basis: Basis, view: ViewId, count: int
 ) -> None:
-    past, applied = merged(write, knowledge, basis)
+    past, applied = merged(write, knowledge, basis, view)
     assert len(past.replay.conflicts) == count
     ConflictsFound(past).finished({"a": applied})
     EqualStates(past).finished({"a": applied})
@@ -569,6 +581,9 @@ def test_conflicts_found_catches_a_node_that_does_not_know_or_invents_one(write:
         ConflictsFound(past).finished({"a": applied})
     past, applied = merged(write, Knowledge(1, frozenset()), Basis(0, {}))
     with pytest.raises(Violation, match="which is no conflict"):
+        ConflictsFound(past).finished({"a": applied})
+    past, applied = merged(write, IN_PRIMARY, Basis(0, {}, base=1))
+    with pytest.raises(Violation, match="a does not show"):
         ConflictsFound(past).finished({"a": applied})
 
 
@@ -587,6 +602,105 @@ def test_conflicts_found_forgives_what_is_no_longer_kept_and_catches_repetitions
     checker.conflicts_shown(ConflictPage("a", FIRST, 9, 0, 1, ()))
     with pytest.raises(Violation, match="twice or in another order"):
         checker.conflicts_shown(ConflictPage("a", FIRST, 9, 0, 2, found * 2))
+
+
+# What is not green
+
+SHOWN = TentativeWrite("a.1.1.0", Color.RED, (ONE,))
+YELLOW, RED = Recolored("a.1.1.0", Color.YELLOW), Recolored("a.1.1.0", Color.RED)
+
+
+def tentative(
+    *events: TentativeEvent,
+    changes: tuple[Change, ...] = (),
+    now: Mapping[MessageId, Color] | None = None,
+    line: int = 0,
+    interest: Interest = K,
+    colors: frozenset[Color] = ALL_COLORS,
+) -> TentativeLook:
+    return TentativeLook((0, 1), "b", interest, colors, events, changes, now or {}, line, now is not None)
+
+
+def see(*looks: TentativeLook, write: Put | Write = ONE) -> None:
+    checker = TentativeSeen(history(write))
+    for look in looks:
+        checker.tentative_seen(look)
+
+
+def test_tentative_seen_accepts_what_appears_changes_its_colour_and_becomes_green() -> None:
+    red, yellow = {name(1): Color.RED}, {name(1): Color.YELLOW}
+    see(tentative(SHOWN, now=red), tentative(YELLOW, now=yellow), tentative(changes=(SEEN_1,), now={}, line=1))
+    see(tentative(SHOWN, YELLOW, RED, now=red), tentative(), tentative(changes=(SEEN_1,), now={}, line=1))
+    see(tentative(now=red, interest=L), tentative(now={}, line=1, interest=L))
+    only_yellow = frozenset({Color.YELLOW})
+    end = Settled("a.1.1.0", APPLIED)
+    looks = (SHOWN._replace(color=Color.YELLOW), RED, SHOWN._replace(color=Color.YELLOW), end)
+    see(tentative(*looks, now={}, line=1, colors=only_yellow))
+
+
+def test_tentative_seen_accepts_the_outcome_of_what_changed_nothing() -> None:
+    rejected = Write((ONE,), (Exists("k", True),))
+    end = Settled("a.1.1.0", history(rejected).replay.writes[0].outcome)
+    see(tentative(SHOWN, now={name(1): Color.RED}), tentative(end, now={}, line=1), write=rejected)
+
+
+@pytest.mark.parametrize(
+    ("look", "complaint"),
+    [
+        (tentative(SHOWN, SHOWN), "again"),
+        (tentative(SHOWN._replace(operations=(TWO,))), "which should be"),
+        (tentative(SHOWN, interest=L), "which should be None"),
+        (tentative(SHOWN, colors=frozenset({Color.YELLOW})), "which should be"),
+        (tentative(YELLOW), "has not appeared, or has ended"),
+        (tentative(SHOWN, RED), "is red now, which it was"),
+        (tentative(SHOWN, Settled("a.1.1.0", APPLIED)), "which is the change"),
+        (tentative(SHOWN, Settled("a.1.1.0", Outcome(Verdict.EXPIRED, None))), "ended as"),
+        (tentative(SHOWN, now={}, line=1), "has not said how a.1.1.0 ended"),
+        (tentative(now={name(1): Color.RED}), "it was shown as None"),
+        (tentative(SHOWN, now={name(1): Color.YELLOW}), "it was shown as red"),
+    ],
+)
+def test_tentative_seen_catches_what_does_not_follow(look: TentativeLook, complaint: str) -> None:
+    with pytest.raises(Violation, match=complaint):
+        see(look)
+
+
+FORESEEN = Preview(
+    "a.1.2.0",
+    0,
+    Color.RED,
+    Outcome(Verdict.APPLIED, None),
+    (("k", ITEM_1, Item(b"2", "application/octet-stream", None, "a.1.2.0")),),
+)
+
+
+def foresee(*found: Preview, write: Put | Write = TWO, color: Color = Color.RED) -> None:
+    """Checks the preview of a node that has applied the first of two messages."""
+    Previewed(history(ONE, write)).previewed(PreviewLook("b", 1, ((name(2), color),), found))
+
+
+def test_previewed_accepts_what_the_model_foresees() -> None:
+    foresee(FORESEEN)
+    foresee(FORESEEN._replace(color=Color.YELLOW), color=Color.YELLOW)
+    conditional = Write((TWO,), (RevisionIs("k", 9),))
+    rejected = Outcome(Verdict.REJECTED, 1, Why.CONDITION_FAILED, "k", False)
+    foresee(FORESEEN._replace(outcome=rejected, changes=()), write=conditional)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        (),
+        (FORESEEN, FORESEEN),
+        (FORESEEN._replace(color=Color.YELLOW),),
+        (FORESEEN._replace(changes=()),),
+        (FORESEEN._replace(changes=(("k", None, FORESEEN.changes[0][2]),)),),
+        (FORESEEN._replace(outcome=Outcome(Verdict.EXPIRED, None)),),
+    ],
+)
+def test_previewed_catches_what_the_model_does_not_foresee(found: tuple[Preview, ...]) -> None:
+    with pytest.raises(Violation, match="b foresees"):
+        foresee(*found)
 
 
 # Linearizability
