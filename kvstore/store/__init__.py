@@ -16,6 +16,7 @@ from kvstore.store.history import (
     Span,
     span_of,
 )
+from kvstore.store.observer import AppliedMessage, Observer
 from kvstore.store.operations import (
     NUMBER_MAX,
     VALUE_BYTES_MAX,
@@ -75,6 +76,8 @@ __all__ = [
     "Store",
     "StoreConfig",
     "LogPort",
+    "Observer",
+    "AppliedMessage",
     # What clients ask for
     "Write",
     "Merge",

@@ -7,7 +7,7 @@ deadline is withdrawn; one that has been sent stands, whether or not a client st
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from itertools import chain
 
@@ -55,10 +55,16 @@ class PendingWrite:
 
 
 class PendingWrites:
-    """All pending writes of one node."""
+    """All pending writes of one node. `on_answered` is told the answers to writes that have an id, many at a
+    time."""
 
-    def __init__(self, config: StoreConfig) -> None:
+    def __init__(
+        self, config: StoreConfig, on_answered: Callable[[list[tuple[str, Answer]]], None] | None = None
+    ) -> None:
         self._config = config
+        self._on_answered = on_answered
+        self._answers: list[tuple[str, Answer]] = []
+        """What `on_answered` has not been told yet."""
         self._held: deque[PendingWrite] = deque()
         """Withdrawn writes stay in it until their turn comes, or until there are too many of them."""
         self.held_count = 0
@@ -164,6 +170,7 @@ class PendingWrites:
                     if write.ack is Ack.RED or (write.ack is Ack.AUTO and not is_primary):
                         self._accept(write)
                 self._drop_answered(entry.id)
+        self._tell_answers()
 
     def take_sent(self, message_id: MessageId) -> list[PendingWrite]:
         """Returns the writes of a message that has become green, and drops the message. Messages of other nodes
@@ -175,6 +182,7 @@ class PendingWrites:
         """Answers these writes of one green message; `applied` is what each write of the message did."""
         for write in writes:
             self._answer(write, Done(write.write_id, applied[write.index]))
+        self._tell_answers()
 
     def accept_red(self) -> None:
         """Accepts the logged writes with `Ack.AUTO`: there is no primary component, so they need not be green."""
@@ -183,6 +191,7 @@ class PendingWrites:
                 if write.progress is _Progress.LOGGED and write.ack is Ack.AUTO:
                     self._accept(write)
             self._drop_answered(message_id)
+        self._tell_answers()
 
     def give_up(self, write: PendingWrite, trouble: Trouble) -> None:
         """Ends the wait for a write, because of `trouble`. A held write is withdrawn, a sent one is undecided, and
@@ -193,6 +202,7 @@ class PendingWrites:
             self._answer(write, Failed(Trouble.UNDECIDED, write.write_id))
         elif write.progress is _Progress.LOGGED:
             self._accept(write)
+        self._tell_answers()
 
     def leave(self) -> None:
         """Ends the wait for every write: the node has left the others, so nothing more will come of them here."""
@@ -219,6 +229,13 @@ class PendingWrites:
             self.unanswered -= 1
             respond, write.respond = write.respond, _ignore_answer  # frees what the callback holds
             respond(answer)
+            if self._on_answered is not None and write.write_id:
+                self._answers.append((write.write_id, answer))
+
+    def _tell_answers(self) -> None:
+        if self._on_answered is not None and self._answers:
+            answers, self._answers = self._answers, []
+            self._on_answered(answers)
 
     def _drop_answered(self, message_id: MessageId) -> None:
         """Drops the answered writes of a message, which may remain red for hours."""
