@@ -43,7 +43,7 @@ def test_a_record_that_is_not_as_the_schema_says_is_noticed() -> None:
     common = {"version": 1, "node": "a", "incarnation": 1, "monotonic_ms": 1.0, "wall_ms": 1.0}
     good: Record = {**common, "event": "green", "ids": ["a.1.1"], "position": 3}
     assert list(faults_of(good)) == []
-    wrong = [
+    wrong: list[Record] = [
         {"ids": "a.1.1"},
         {"position": "3"},
         {"sizes": [1]},
