@@ -14,8 +14,10 @@ from corel.effects import (
     LogReport,
     Persist,
     PrimaryConfirmed,
+    Queued,
     Reordered,
     StageChanged,
+    Yellowed,
 )
 from corel.inspection import Inspected, inspect
 from corel.message_queue import MessageQueue
@@ -41,6 +43,9 @@ __all__ = [
     "PrimaryConfirmed",
     "Reordered",
     "StageChanged",
+    # What it reports to the journal
+    "Queued",
+    "Yellowed",
     # Its other effects
     "ReplicaEffect",
     "Persist",

@@ -32,11 +32,12 @@ from collections.abc import Iterable, Sequence
 from corel import codec
 from corel.acknowledgements import Acknowledgements
 from corel.config import CorelConfig
-from corel.effects import CorelEffect, CorelEvent, Logged, Mark, Multicast, PrimaryConfirmed, Solicit
+from corel.effects import CorelEffect, CorelEvent, Logged, Mark, Multicast, PrimaryConfirmed, Queued, Solicit
 from corel.log_state import LogState
 from corel.message_queue import MessageQueue
 from corel.messages import (
     NOT_LOGGED,
+    Color,
     Entry,
     GreenDigests,
     MessageId,
@@ -74,6 +75,8 @@ class Corel:
         self._outbox = Outbox(me, config)
         self._ordered: deque[Entry] = deque()
         """Regular messages that were delivered in order and are not yet reported as logged."""
+        self._taken: list[Entry] = []
+        """Regular messages that were put into the queue in this step."""
         self._begin_view(view)
 
     # State
@@ -183,6 +186,7 @@ class Corel:
         """Begins a new view (Fig. 2): regular messages wait until its recovery is over."""
         effects: list[CorelEffect] = []
         self._outbox.take_back()
+        self._recovery.end(effects)
         self._begin_view(view)
         self._recovery.begin(effects)
         self._flush(effects)
@@ -194,6 +198,7 @@ class Corel:
         effects: list[CorelEffect] = []
         for message in messages:
             self._on_received(message, effects)
+        self._report_queued(effects)
         if self._outbox:
             self._send_submitted(effects)
         self._flush(effects)
@@ -294,6 +299,7 @@ class Corel:
         early, self._early = self._early, []
         for entry in early:
             self._take(entry, effects)
+        self._report_queued(effects)
         self._send_submitted(effects)
 
     # Messages
@@ -335,6 +341,13 @@ class Corel:
             self.queue.add_red(entry)
         self._writer.log(entry)
         self._writer.reach(stream, entry.carrier)
+        self._taken.append(entry)
+
+    def _report_queued(self, effects: list[CorelEffect]) -> None:
+        if self._taken:
+            color = Color.YELLOW if self.stage is Stage.PRIMARY else Color.RED
+            effects.append(Queued(tuple(self._taken), color, self.view.id, len(self.queue)))
+            self._taken.clear()
 
     def _send_submitted(self, effects: list[CorelEffect]) -> None:
         if self._is_open:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from corel.messages import Entry
+from corel.messages import Color, Entry
 from corel.stages import Cause, Stage
 from corel.storage import LogWrite
 from transport import Journal, Machine, Service, ViewId
@@ -18,14 +18,17 @@ from transport import Journal, Machine, Service, ViewId
 class CorelEvent(StrEnum):
     """The events of the log in the journal."""
 
-    STATE = "state"
+    STAGE = "stage"
     """Another stage was entered: `StageChanged`."""
     STATES_EXCHANGED = "states_exchanged"
     RETRANSMITTING = "retransmitting"
-    RETRANSMITTED = "retransmitted_to_log"
+    COPIES_SENT = "copies_sent"
+    MERGED = "reds_merged"
     DEMOTED = "demoted"
     ATTEMPTED = "attempted"
     COMMITTED = "committed"
+    ESTABLISHED = "established"
+    ABORTED = "aborted"
     VOTER = "voter"
     CONTRADICTED = "contradicted"
     """The states of members contradict each other."""
@@ -63,6 +66,30 @@ class Persist:
 
     token: int
     write: LogWrite
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """These messages are in the queue now, and are handed to the disk. Nothing depends on this: it is for the
+    journal."""
+
+    entries: tuple[Entry, ...]
+    color: Color
+    view: ViewId
+    length: int
+    """How many messages the whole queue has."""
+    is_recovered: bool = False
+    """Whether they were retransmitted in the recovery of the view."""
+
+
+@dataclass(frozen=True, slots=True)
+class Yellowed:
+    """The yellow zone was decided anew: from this position on it is these messages. The next write that has a
+    yellow zone takes it to disk. Nothing depends on this: it is for the journal."""
+
+    position: int
+    entries: tuple[Entry, ...]
+    view: ViewId
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +141,16 @@ class StageChanged:
         """Returns the journal's record of the change."""
         details: dict[str, object] = {
             "stage": str(self.stage),
-            "view": str(self.view),
             "green": self.green,
             "yellow": self.yellow,
-            "all": self.length,
+            "length": self.length,
             "committed": self.committed,
             "attempted": self.attempted,
         }
-        return Journal(CorelEvent.STATE, str(self.view), self.cause, details)
+        return Journal(CorelEvent.STAGE, str(self.view), self.cause, details)
 
 
-LogReport: TypeAlias = Logged | Greened | Reordered | PrimaryConfirmed | StageChanged
-"""What the log reports to the layer above it."""
+LogReport: TypeAlias = Queued | Yellowed | Logged | Greened | Reordered | PrimaryConfirmed | StageChanged
+"""What the log reports to the layer above it, and to the journal."""
 
 CorelEffect: TypeAlias = Multicast | Mark | Solicit | Persist | LogReport | Journal

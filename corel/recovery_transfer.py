@@ -52,6 +52,7 @@ class RecoveryTransfer:
         self._are_prefixes_checked = plan.priority_from is None
         self._order: list[MessageId] = []
         self._merge: Merge | None = None
+        self._accepted: list[Entry] = []
         self._outgoing: Iterator[Payload] = iter(())
         self._batches_out: deque[int] = deque()
         """The transport's sequences of our batches that not every member has logged; 0 while a batch has not
@@ -238,6 +239,11 @@ class RecoveryTransfer:
             body = entry.body if entry.body is not None else self._reader.body(entry.arrival)
         return Copy(entry.id, entry.timestamp.clock, entry.view, body)
 
+    def take_accepted(self) -> list[Entry]:
+        """Returns the messages that this node lacked and has logged since the last call."""
+        accepted, self._accepted = self._accepted, []
+        return accepted
+
     def _accept(self, copy: Copy, refuse: Refuse) -> bool:
         """Logs a message that this node lacks, as red; it keeps its timestamp and its id (trap 5). Returns whether
         the copy was in place."""
@@ -251,5 +257,6 @@ class RecoveryTransfer:
         entry = Entry(copy.id, copy.clock, copy.view, copy.body)
         self._queue.add_red(entry)
         self._writer.log(entry)
+        self._accepted.append(entry)
         self._counters["retransmissions_received"] += 1
         return True

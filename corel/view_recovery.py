@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 from corel import codec
 from corel.config import CorelConfig
-from corel.effects import CorelEffect, CorelEvent, Multicast, Reordered, StageChanged
+from corel.effects import CorelEffect, CorelEvent, Multicast, Queued, Reordered, StageChanged, Yellowed
 from corel.log_state import LogState
-from corel.messages import Attempt, Commit, GreenDigests, Payload, Priority, Reds, State
+from corel.messages import Attempt, Color, Commit, GreenDigests, Payload, Priority, Reds, State
 from corel.quorum import Roster
 from corel.recovery_plan import Contradiction, Plan, make_plan
 from corel.recovery_transfer import RecoveryTransfer
@@ -67,6 +67,11 @@ class ViewRecovery:
         self._report_stage(Cause.VIEW_CHANGED, effects)
         self._writer.touch()  # so that a write completes, and with it all before it
         self._writer.then(self._send_state)
+
+    def end(self, effects: list[CorelEffect]) -> None:
+        """Ends with the view, which is over."""
+        if self.stage is Stage.ESTABLISHING:
+            self._abort(Cause.VIEW_CHANGED, effects)
 
     def on_payload(self, message: Message, payload: Payload, effects: list[CorelEffect]) -> None:
         """Takes in a member's next payload of the recovery, in the order of the view."""
@@ -183,7 +188,7 @@ class ViewRecovery:
         unbelieved = contradiction.unbelieved(self._roster)
         if self._me in unbelieved:
             raise contradiction
-        details: dict[str, object] = {"why": str(contradiction), "unbelieved": [str(one) for one in unbelieved]}
+        details: dict[str, object] = {"detail": str(contradiction), "machines": [str(one) for one in unbelieved]}
         effects.append(Journal(CorelEvent.CONTRADICTED, str(self._view.id), Cause.CONTRADICTION, details))
         self._enter(Stage.NON_PRIMARY, Phase.CONTRADICTION, Cause.CONTRADICTION, effects)
 
@@ -192,6 +197,22 @@ class ViewRecovery:
     def _send_batches(self, effects: list[CorelEffect]) -> None:
         for payload in self._the_transfer().next_payloads():
             self._multicast(payload, effects)
+            if isinstance(payload, (Priority, Reds)):
+                self._journal_copies(payload, effects)
+
+    def _journal_copies(self, payload: Priority | Reds, effects: list[CorelEffect]) -> None:
+        ids = [copy.id for copy in payload.copies if copy.body is not None]
+        if ids:
+            details: dict[str, object] = {
+                "kind": "priority" if isinstance(payload, Priority) else "red",
+                "ids": ids,
+            }
+            effects.append(Journal(CorelEvent.COPIES_SENT, str(self._view.id), Cause.STATES, details))
+
+    def _report_recovered(self, effects: list[CorelEffect]) -> None:
+        accepted = self._the_transfer().take_accepted()
+        if accepted:
+            effects.append(Queued(tuple(accepted), Color.RED, self._view.id, len(self._queue), is_recovered=True))
 
     def _on_green_digests(self, message: Message, digests: GreenDigests, effects: list[CorelEffect]) -> None:
         """Step 5, before anything is taken from the representative, or from those it would lead."""
@@ -214,6 +235,7 @@ class ViewRecovery:
             self._refuse(message, effects)
             return
         transfer.on_priority(message, priority, self._refusal(message, effects))
+        self._report_recovered(effects)
         if transfer.is_priority_done:
             self._adopt(effects)
 
@@ -229,11 +251,11 @@ class ViewRecovery:
         self._state.turn_green(plan.green - queue.green, effects)
         if demoted:
             self._state.counters["demoted"] += len(demoted)
-            details: dict[str, object] = {"ids": [str(entry.id) for entry in demoted[:20]], "count": len(demoted)}
+            details: dict[str, object] = {"ids": [entry.id for entry in demoted], "count": len(demoted)}
             effects.append(Journal(CorelEvent.DEMOTED, str(self._view.id), Cause.STATES, details))
         if is_changed:
             self._state.committed = plan.committed
-            self._writer.decide_yellow()
+            self._decide_yellow(effects)
             effects.append(Reordered())
         self._share_reds(effects)
 
@@ -253,8 +275,11 @@ class ViewRecovery:
         """Takes in a batch of red messages (step 7)."""
         if self._transfer is None or not self._transfer.is_merging:
             self._refuse(message, effects)
-        elif self._transfer.on_reds(message, reds, self._refusal(message, effects)):
-            effects.append(Journal(CorelEvent.RETRANSMITTED, str(self._view.id), Cause.RECOVERED))
+            return
+        is_merged = self._transfer.on_reds(message, reds, self._refusal(message, effects))
+        self._report_recovered(effects)
+        if is_merged:
+            effects.append(Journal(CorelEvent.MERGED, str(self._view.id), Cause.RECOVERED))
             effects.append(Reordered())
             self._recovered(effects)
 
@@ -295,16 +320,17 @@ class ViewRecovery:
         state = self._state
         if len(set(self._attempts.values())) > 1:
             state.counters["orders_differ"] += 1
+            self._abort(Cause.ORDERS_DIFFER, effects)
             self._end_without_primary(Cause.ORDERS_DIFFER, effects)
             return
         was_bound = state.is_bound
         state.committed = state.attempted
         self.phase = Phase.COMMITS
         self._queue.turn_yellow()
-        self._writer.decide_yellow()
+        self._decide_yellow(effects)
         effects.append(Reordered())
         commit = Commit(state.committed)
-        details: dict[str, object] = {"number": state.committed, "all": len(self._queue)}
+        details: dict[str, object] = {"number": state.committed, "length": len(self._queue)}
         effects.append(Journal(CorelEvent.COMMITTED, str(self._view.id), Cause.MAJORITY, details))
         if not was_bound:
             self._report_stage(Cause.MAJORITY, effects)  # from now on datagrams carry the generation
@@ -318,10 +344,21 @@ class ViewRecovery:
             return
         self._state.turn_green(len(self._queue) - self._queue.green, effects)
         self._enter(Stage.PRIMARY, Phase.PRIMARY, Cause.COMMITTED_BY_ALL, effects)
+        details: dict[str, object] = {"number": commit.number, "members": list(map(str, self._view.members))}
+        effects.append(Journal(CorelEvent.ESTABLISHED, str(self._view.id), Cause.COMMITTED_BY_ALL, details))
         if self._is_whole_roster():
             gone = {member.name: member.incarnation - 1 for member in self._view.members}
             self._state.foldable = (self._queue.green, gone)
         self.is_over = True
+
+    def _abort(self, cause: Cause, effects: list[CorelEffect]) -> None:
+        details: dict[str, object] = {"number": self._state.attempted}
+        effects.append(Journal(CorelEvent.ABORTED, str(self._view.id), cause, details))
+
+    def _decide_yellow(self, effects: list[CorelEffect]) -> None:
+        """Has the yellow zone written as it is now."""
+        self._writer.decide_yellow()
+        effects.append(Yellowed(self._queue.green, tuple(self._queue.yellow), self._view.id))
 
     # Streams of old incarnations
 
@@ -364,5 +401,5 @@ class ViewRecovery:
 
 def refusal(message: Message, cause: Cause, why: str) -> Journal:
     """Returns the journal's record of a message that a peer should not have sent."""
-    details: dict[str, object] = {"sender": str(message.sender), "why": why}
+    details: dict[str, object] = {"machine": str(message.sender), "detail": why}
     return Journal(CorelEvent.REFUSED, message.id, cause, details)

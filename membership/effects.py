@@ -12,7 +12,7 @@ from transport import Datagram, Machine, Service, TransportEffect, View
 class MembershipEvent(StrEnum):
     """The events of the membership that are journaled."""
 
-    STAGE = "stage"
+    STAGE = "membership_stage"
     CONTROL_SENT = "control_sent"
     CONTROL_RESENT = "control_resent"
     SUSPECTED = "suspected"

@@ -350,7 +350,7 @@ class Group:
             if entered.cause is Cause.NOBODY_ANSWERED:
                 self._attempts.nobody_answered(self._now)
                 self._early.clear()
-        details: dict[str, object] = {"stage": str(entered.stage), "accept": list(map(str, entered.accept))}
+        details: dict[str, object] = {"stage": str(entered.stage), "machines": list(map(str, entered.accept))}
         effects.append(Journal(MembershipEvent.STAGE, str(self.view.id), entered.cause, details))
 
     def _install(self, installed: Installed, effects: list[MembershipEffect]) -> None:
@@ -363,15 +363,15 @@ class Group:
             self.me, view, self._transport_config, self._random, self._now, installed.expected, old
         )
         self._plane.lansis = self._lansis
-        effects.append(ViewChanged(view))
-        if self._lansis.refused:
-            effects.append(Refused(tuple(self._lansis.refused)))
         details: dict[str, object] = {
             "members": list(map(str, view.members)),
             "transitional": list(map(str, view.transitional)),
             "electors": [control.id for control in installed.electors],
         }
         effects.append(Journal(MembershipEvent.VIEW, str(view.id), Cause.ASSENTED, details))
+        effects.append(ViewChanged(view))
+        if self._lansis.refused:
+            effects.append(Refused(tuple(self._lansis.refused)))
         self._back_off_failed_joins(old.view, installed, effects)
         self._has_news = True
         for sender, frame in self._early.take(view.id):
@@ -499,4 +499,4 @@ class Group:
 
     def _drop(self, reason: Reason, sender: Machine, subject: str = "") -> Journal:
         self.counters[f"dropped_{reason}"] += 1
-        return Journal(TransportEvent.DROPPED, subject, reason, {"sender": str(sender)})
+        return Journal(TransportEvent.DROPPED, subject, reason, {"machine": str(sender)})

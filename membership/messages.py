@@ -108,7 +108,7 @@ class Control:
         if isinstance(self.body, AttemptJoin):
             return {"kind": "attempt", "machines": sorted(map(str, self.body.joining.machines))}
         kind = type(self.body).__name__.lower()
-        return {"kind": kind, "faults": list(map(str, self.body.faults)), "clock": self.clock}
+        return {"kind": kind, "machines": list(map(str, self.body.faults)), "clock": self.clock}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,13 @@ from kvstore.node.driver import Disk, Driver
 from kvstore.node.journal import JournalWriter
 from kvstore.node.lmdb_tree import LmdbTree
 from kvstore.node.machines import NoStore
+from kvstore.node.recorder import Recorder
 from kvstore.node.restarting import FLUSH_SECONDS
 from kvstore.node.stack import build_stack
 from kvstore.node.synced_numbers import ClockFloor, next_incarnation
 from membership.config import MembershipConfig
 from membership.group import Group
+from tests.journals import journal_in
 from transport.chaos import Chaos, ChaosChannel
 from transport.codec import Codec
 from transport.config import TransportConfig
@@ -161,16 +163,16 @@ class MulticastDriver(Driver):
             self._has_room.set()
 
 
-class JournalTap(JournalWriter):
+class JournalTap(Recorder):
     """A journal that also hands its entries to a test."""
 
-    def __init__(self, directory: Path, node: str, tap: Callable[[Journal], None]) -> None:
-        super().__init__(directory, node)
+    def __init__(self, journal: JournalWriter, me: Machine, tap: Callable[[Journal], None]) -> None:
+        super().__init__(journal, me)
         self._tap = tap
 
-    def write(self, entry: Journal, monotonic_ms: float) -> None:
+    def entry(self, entry: Journal) -> None:
         self._tap(entry)
-        super().write(entry, monotonic_ms)
+        super().entry(entry)
 
 
 class LogDriver:
@@ -189,7 +191,8 @@ class LogDriver:
         channel = UdpChannel(config.mode)
         now = _now_ms()
         stack = build_stack(config, self.machine, self.disk, clock_floor.clock, channel.receive_buffer_bytes, now)
-        journal = JournalTap(config.data / "journal", config.node, on_journal) if config.journal else None
+        self._journal = journal_in(config.data / "journal") if config.journal else None
+        journal = None if self._journal is None else JournalTap(self._journal, self.machine, on_journal)
         disk = Disk(self.disk, LmdbTree(self.disk), config.log.sync_stall_ms)
         self.log: Corel = stack.log
         self.driver = Driver(stack, channel, codec, on_stopped, clock_floor, journal, disk)
@@ -213,6 +216,8 @@ class LogDriver:
         self.driver.close()
         if not self.driver.writer.join(seconds):
             raise TimeoutError(f"the writer did not end within {seconds} s")
+        if self._journal is not None:
+            self._journal.stop()
         self.disk.close()
 
 

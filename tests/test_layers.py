@@ -23,15 +23,17 @@ LAYERS = (
 
 APART = {
     "kvstore.client": frozenset[str](),
+    "kvstore.journal_schema": frozenset[str](),
     "kvstore.__main__": frozenset({"kvstore.cli"}),
-    "spark": frozenset({"kvstore.client"}),
+    "spark": frozenset({"kvstore.client", "kvstore.journal_schema"}),
     "loadtest": frozenset({"kvstore.client"}),
 }
 """What stands beside the layers, and what of ours it may import: they know a node by its HTTP and its files."""
 
-MAY_IMPORT_CLIENT = ("kvstore.cli",)
+USERS_APART = {"kvstore.client": ("kvstore.cli",), "kvstore.journal_schema": ("kvstore.node",)}
+"""Which layers may import what stands beside them."""
 
-FACES = (*LAYERS, "kvstore.client")
+FACES = (*LAYERS, "kvstore.client", "kvstore.journal_schema")
 """The packages that say in `__all__` what others may use."""
 
 IO_MODULES = ("transport.udp", "transport.chaos", "corel.disk_errors", "corel.lmdb_log", "corel.verification")
@@ -62,6 +64,7 @@ MAY_TOUCH = {
         {"asyncio", "logging", "os", "pathlib", "prometheus_client", "queue", "threading", "time"}
     ),
     "kvstore.client": frozenset({"urllib"}),
+    "kvstore.journal_schema": frozenset[str](),
     "kvstore.client.http": frozenset({"httpx", "os", "socket", "ssl", "uuid"}),
     "kvstore.client.blocking": frozenset({"httpx", "time"}),
     "kvstore.client.blocking_lock": frozenset({"threading"}),
@@ -122,7 +125,7 @@ def _wrong_way(package: str, imported: str) -> list[str]:
     if package in APART:
         return [] if imported in APART[package] else [f"{package} stands beside the layers"]
     if imported in APART:
-        is_allowed = imported == "kvstore.client" and package in MAY_IMPORT_CLIENT
+        is_allowed = package in USERS_APART.get(imported, ())
         return [] if is_allowed else [f"{imported} stands beside the layers"]
     return [] if LAYERS.index(imported) < LAYERS.index(package) else [f"{imported} is above {package}"]
 
@@ -183,6 +186,9 @@ def test_what_a_package_exports_is_there_and_named_once(package: str) -> None:
         ("api.kv", "from kvstore.client import Client"),
         ("kvstore.client.calls", "from kvstore.store import Write"),
         ("spark.audit", "from corel import Color"),
+        ("spark.audit", "from kvstore.node import Node"),
+        ("corel.effects", "from kvstore.journal_schema import SCHEMA"),
+        ("kvstore.journal_schema", "from pathlib import Path"),
         ("corel.corel", "from transport.messages import Machine"),
         ("kvstore.node.driver", "from corel import LogWriter"),
         ("api.kv", "from kvstore.node.driver import Driver"),
@@ -222,6 +228,8 @@ def test_code_in_the_wrong_folder_is_noticed(module: str, source: str) -> None:
         ("corel.corel", "from corel.outbox import Outbox"),
         ("kvstore.store.state", "from hashlib import blake2b"),
         ("loadtest.locustfile", "from kvstore.client import Client"),
+        ("spark.readers", "from kvstore.journal_schema import SCHEMA"),
+        ("kvstore.node.journal", "from kvstore.journal_schema import SCHEMA"),
     ],
 )
 def test_code_in_its_own_folder_is_not(module: str, source: str) -> None:

@@ -122,9 +122,9 @@ class TransportConfig:
     sequence_jump_max: int = 65_536
     """A sequence further ahead of what we have than this is a peer's error: no member's window is that large."""
 
-    journal_messages: bool = False
-    """Whether every packet that is sent, received or stable and every delivery is journaled, not only what is
-    unusual. Costs a line of JSON each."""
+    journal_packets: bool = False
+    """Whether every packet that is sent, received or stable and every delivery is journaled, not only messages of
+    the log and what is unusual. Costs a record each, and about doubles the cost of the journal."""
 
     def __post_init__(self) -> None:
         if not 256 <= self.datagram_bytes_max <= 65_000:

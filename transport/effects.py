@@ -12,12 +12,13 @@ from transport.messages import Datagram, Machine, Message
 class TransportEvent(StrEnum):
     """The events of the transport that are journaled."""
 
-    SENT = "sent"
-    RECEIVED = "received"
-    DELIVERED = "delivered"
-    STABLE = "stable"
+    PACKET_SENT = "packet_sent"
+    PACKET_RECEIVED = "packet_received"
+    PACKET_DELIVERED = "packet_delivered"
+    PACKET_STABLE = "packet_stable"
     NACKED = "nacked"
     RETRANSMITTED = "retransmitted"
+    LINKS = "links"
     BLOCKED = "blocked"
     UNBLOCKED = "unblocked"
     STUCK = "stuck"
@@ -99,7 +100,8 @@ class WindowStuck:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """One line of the journal, of any layer; the driver that executes it adds the times."""
+    """One record of the journal, of any layer; the driver that executes it adds the times. The names in `details`
+    are those of the journal's schema."""
 
     event: StrEnum
     id: str = ""

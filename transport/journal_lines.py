@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from transport.effects import Journal, Reason, TransportEvent
 from transport.messages import Machine, Message, Nack, Packet
@@ -15,23 +15,23 @@ def sent(packet: Packet) -> Journal:
         "acks": [f"{machine}.{sequence}" for machine, sequence in packet.acks],
         "bytes": packet.payload_bytes,
     }
-    return Journal(TransportEvent.SENT, packet.id, details=details)
+    return Journal(TransportEvent.PACKET_SENT, packet.id, details=details)
 
 
 def received(packet: Packet) -> Journal:
-    return Journal(TransportEvent.RECEIVED, packet.id, details={"clock": packet.clock})
+    return Journal(TransportEvent.PACKET_RECEIVED, packet.id, details={"clock": packet.clock})
 
 
 def stable(packet: Packet) -> Journal:
-    return Journal(TransportEvent.STABLE, packet.id)
+    return Journal(TransportEvent.PACKET_STABLE, packet.id)
 
 
 def delivered(message: Message) -> Journal:
     details: dict[str, object] = {
         "service": message.service.name.lower(),
-        "timestamp": list(message.timestamp),
+        "clock": message.timestamp.clock,
     }
-    return Journal(TransportEvent.DELIVERED, message.id, details=details)
+    return Journal(TransportEvent.PACKET_DELIVERED, message.id, details=details)
 
 
 def nacked(nack: Nack) -> Journal:
@@ -41,7 +41,7 @@ def nacked(nack: Nack) -> Journal:
 
 
 def retransmitted(packet: Packet) -> Journal:
-    return Journal(TransportEvent.RETRANSMITTED, packet.id, Reason.REQUESTED)
+    return Journal(TransportEvent.RETRANSMITTED, packet.id, Reason.REQUESTED, {"bytes": packet.payload_bytes})
 
 
 def blocked(reason: Reason | None, window_messages: int) -> Journal:
@@ -52,9 +52,13 @@ def blocked(reason: Reason | None, window_messages: int) -> Journal:
 
 def stuck(laggards: Iterable[Machine], reason: Reason) -> Journal:
     return Journal(
-        TransportEvent.STUCK, reason=reason, details={"laggards": [str(machine) for machine in laggards]}
+        TransportEvent.STUCK, reason=reason, details={"machines": [str(machine) for machine in laggards]}
     )
 
 
 def dropped(reason: Reason, sender: Machine, subject: str) -> Journal:
-    return Journal(TransportEvent.DROPPED, subject, reason, {"sender": str(sender)})
+    return Journal(TransportEvent.DROPPED, subject, reason, {"machine": str(sender)})
+
+
+def link(machine: Machine, counts: Mapping[str, int]) -> Journal:
+    return Journal(TransportEvent.LINKS, str(machine), details=dict(counts))

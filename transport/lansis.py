@@ -43,6 +43,7 @@ from transport.effects import (
     WindowStuck,
 )
 from transport.flow import FlowControl, FlowFigures
+from transport.links import Links
 from transport.messages import (
     Acks,
     Datagram,
@@ -115,6 +116,7 @@ class Lansis:
         self._unsettled = False
         """Whether something has arrived that `tick` has not processed."""
         self._marks: tuple[int, ...] = ()
+        self._links = Links(now)
         self._heartbeat_at = now + config.heartbeat_ms * random.random()
         self._solicitation = Solicitation(self._dag, self._delivery, config, self._round_trip)
         self._break_watch = BreakWatch(self._dag, self._delivery, config)
@@ -127,6 +129,7 @@ class Lansis:
     def _take_over(self, predecessor: Lansis) -> None:
         self.counters = predecessor.counters
         self.clock = predecessor.clock
+        self._links = predecessor._links
         self._round_trip.take_over(predecessor._round_trip)
         self._queue, predecessor._queue = predecessor._queue, self._queue
         self._queue_full = predecessor._queue_full
@@ -194,10 +197,10 @@ class Lansis:
         self._unsettled = True
         for frame in datagram.frames:
             if isinstance(frame, Packet):
-                self._on_packet(frame, now, effects)
+                self._on_packet(sender, frame, now, effects)
             elif isinstance(frame, Retransmission):
                 self._answers.on_retransmission(frame.packet, sender, now)
-                self._on_packet(frame.packet, now, effects, is_original=False)
+                self._on_packet(sender, frame.packet, now, effects, is_original=False)
             elif isinstance(frame, Status):
                 self._on_status(sender, frame, effects)
             elif isinstance(frame, Nack):
@@ -218,6 +221,7 @@ class Lansis:
         self._acknowledge(frames, now)
         datagrams = into_datagrams(self.me, frames, self.config.datagram_bytes_max)
         effects.extend(Broadcast(datagram) for datagram in datagrams)
+        effects.extend(self._links.reports(now))
         if len(self._dag.streams) == 1:
             progress |= self._settle_stability(now, effects)  # there is no other member to acknowledge
         self._dag.promise(self.me, self._dag.own.inserted_through, self.clock)
@@ -342,7 +346,12 @@ class Lansis:
     # Frames
 
     def _on_packet(
-        self, packet: Packet, now: Milliseconds, effects: list[TransportEffect], is_original: bool = True
+        self,
+        transmitter: Machine,
+        packet: Packet,
+        now: Milliseconds,
+        effects: list[TransportEffect],
+        is_original: bool = True,
     ) -> None:
         self.counters["packets_received"] += 1
         stream = self._dag.streams.get(packet.sender)
@@ -350,7 +359,9 @@ class Lansis:
             foreign = Reason.NOT_A_MEMBER if stream is None else Reason.OTHER_VIEW
             effects.append(self._drop(foreign, packet.sender, packet.id))
             return
-        if stream.has(packet):
+        is_duplicate = stream.has(packet)
+        self._links.arrived(transmitter, packet, is_original, is_duplicate)
+        if is_duplicate:
             self.counters["duplicates"] += 1
             return
         if (reason := self._admission.packet_objection(stream, packet, self.clock)) is not None:
@@ -358,7 +369,7 @@ class Lansis:
             return
         # A Lamport clock rises above everything stored, by whatever route it came.
         self.clock = max(self.clock, packet.last_clock)
-        if self.config.journal_messages:
+        if self.config.journal_packets:
             effects.append(journal_lines.received(packet))
         if is_original:
             self._requests.on_original(packet)
@@ -408,7 +419,7 @@ class Lansis:
     def _settle_stability(self, now: Milliseconds, effects: list[TransportEffect]) -> bool:
         was_full = self._dag.is_full()
         stable = self._dag.take_stable()
-        if self.config.journal_messages:
+        if self.config.journal_packets:
             effects.extend(map(journal_lines.stable, stable))
         self._meter.stable(self._dag.own.stable_through, now)
         if (was_full and stable) or self._is_held:
@@ -422,7 +433,7 @@ class Lansis:
             packet = self._next_packet()
             frames.append(packet)
             self.counters["packets_sent"] += 1
-            if self.config.journal_messages:
+            if self.config.journal_packets:
                 effects.append(journal_lines.sent(packet))
             if messages := self._delivery.arrived(packet):
                 self._deliver(messages, effects)
@@ -458,14 +469,14 @@ class Lansis:
         self._blocked = blocked
         if blocked is not None:
             self.counters[f"blocked_{blocked}"] += 1
-        if self.config.journal_messages:
-            effects.append(journal_lines.blocked(blocked, self._dag.buffered_messages))
+        effects.append(journal_lines.blocked(blocked, self._dag.buffered_messages))
 
     def _recover(self, frames: list[Frame], now: Milliseconds, effects: list[TransportEffect]) -> None:
         self._requests.look_for_gaps(now)
         for nack in self._requests.due(now):
             frames.append(nack)
             self.counters["nacks_sent"] += 1
+            self._links.requested(nack)
             effects.append(journal_lines.nacked(nack))
         self._answer(frames, now, effects)
 
@@ -502,7 +513,7 @@ class Lansis:
     def _deliver(self, messages: list[Message], effects: list[TransportEffect], is_closing: bool = False) -> None:
         self.counters["messages_delivered"] += len(messages)
         effects.append(Delivered(tuple(messages), is_closing))
-        if self.config.journal_messages:
+        if self.config.journal_packets:
             effects.extend(map(journal_lines.delivered, messages))
 
     def _drop(self, reason: Reason, sender: Machine, subject: str = "") -> Journal:

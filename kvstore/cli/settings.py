@@ -61,6 +61,12 @@ def _text(text: str) -> str:
     return text
 
 
+def _number(text: str) -> int:
+    if not re.fullmatch(r"[0-9][0-9_]*", text):
+        raise ValueError("it is a whole number")
+    return int(text)
+
+
 def _address(text: str) -> Address:
     host, port = parse_address(text)
     return host.removeprefix("[").removesuffix("]"), port
@@ -120,6 +126,7 @@ NAME = Kind("NAME", _name)
 TEXT = Kind("TEXT", _text)
 DIRECTORY = Kind("DIR", lambda text: Path(_text(text)))
 SWITCH = Kind("true|false", switch, lambda value: str(value).lower(), (bool,))
+NUMBER = Kind("NUMBER", _number, lambda value: f"{value:,}", (int,))
 ADDRESS = Kind("HOST:PORT", _address, _show_address)
 ADDRESSES = Kind(
     "HOST:PORT,...",
@@ -147,6 +154,9 @@ KINDS: Mapping[str, Kind] = {
     "bootstrap": SWITCH,
     "chaos": SWITCH,
     "journal": SWITCH,
+    "journal_bytes_max": NUMBER,
+    "journal_file_bytes_max": NUMBER,
+    "journal_file_s": NUMBER,
     "log_level": _one_of("debug", "info", "warning", "error"),
     "log_format": _one_of("text", "json"),
 }

@@ -75,7 +75,13 @@ class NodeConfig:
     chaos: bool = False
     """let clients cut and disturb this node's network (/v1/chaos)"""
     journal: bool = True
-    """write replication events to DATA/journal"""
+    """write replication events to DATA/journal (docs/journal.md)"""
+    journal_bytes_max: int = 536_870_912
+    """how many bytes all files of the journal may have; the oldest are deleted"""
+    journal_file_bytes_max: int = 16_777_216
+    """how many bytes one file of the journal may have before the next is begun"""
+    journal_file_s: int = 60
+    """after so many seconds the next file is begun even so: readers see files that are finished"""
     log_level: str = "info"
     """the least that is logged (to stderr)"""
     log_format: str = "text"
@@ -95,6 +101,10 @@ class NodeConfig:
             raise ConfigError("peers", "needs bind: which of the addresses is this node's?")
         if self.bind is not None and not self.peers:
             raise ConfigError("bind", "is for peers only, and there are none")
+        if self.journal_file_bytes_max < 65_536 or self.journal_file_s < 1:
+            raise ConfigError("journal_file_bytes_max", "is at least 65,536, and journal_file_s at least 1")
+        if self.journal_bytes_max < 2 * self.journal_file_bytes_max:
+            raise ConfigError("journal_bytes_max", "must hold at least two files of journal_file_bytes_max")
         needed = WRITE_BYTES_MAX + WRITE_OVERHEAD_BYTES + BATCH_OVERHEAD_BYTES + BASIS_BYTES_MAX
         if self.log.body_bytes_max < max(needed, self.store.batch_bytes_max):
             raise ConfigError(

@@ -19,7 +19,7 @@ It drives two machines, the protocol stack (a `Replica`) and the store above it.
         for effect in effects:                     # in this order, one after the other
             Broadcast, Unicast      -> the sockets
             Persist                 -> the writing thread, together with store.take_checkpoint()
-            Journal                 -> the journal
+            Journal, Queued, …      -> the journal
             anything else           -> store.handle(effect)
 
 What it owes the machines, and what they rely on:
@@ -47,19 +47,32 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from enum import StrEnum
 from functools import partial
 from math import ceil
 from typing import NamedTuple
 
-from corel import Greened, Logged, MessageId, Persist, Replica, ReplicaEffect, Stage, StageChanged
+from corel import (
+    Greened,
+    Logged,
+    MessageId,
+    Persist,
+    Queued,
+    Reordered,
+    Replica,
+    ReplicaEffect,
+    Stage,
+    StageChanged,
+    Yellowed,
+)
 from corel.disk_errors import DiskError, StalledDisk
 from corel.lmdb_log import LmdbLog
-from kvstore.node.journal import JournalWriter
 from kvstore.node.lmdb_tree import LmdbTree
 from kvstore.node.machines import NoStore, Stack, StoreMachine
 from kvstore.node.message_times import MessageTimes
 from kvstore.node.metrics import Metrics
 from kvstore.node.peer_errors import PeerErrors
+from kvstore.node.recorder import Recorder
 from kvstore.node.synced_numbers import ClockFloor
 from kvstore.node.twins import TwinNode, must_stop
 from kvstore.node.writer import CheckpointJob, Writer
@@ -111,7 +124,7 @@ class Driver:
         codec: Codec,
         on_stopped: Callable[[Exception], None] = lambda error: None,
         clock_floor: ClockFloor | None = None,
-        journal: JournalWriter | None = None,
+        journal: Recorder | None = None,
         disk: Disk | None = None,
         metrics: Metrics | None = None,
     ) -> None:
@@ -224,8 +237,6 @@ class Driver:
         if self.writer is not None:
             self.writer.stop()
         self.channel.close()
-        if self._journal is not None:
-            self._journal.close()
 
     def fail(self, error: Exception) -> None:
         """Stops after an exception that broke an invariant: the state of the machines is not to be trusted. A disk
@@ -265,7 +276,7 @@ class Driver:
             try:
                 datagram = self._codec.decode(data)
             except DecodeError as error:
-                self.peer_errors.note(error.reason, f"from {address[0]}:{address[1]}: {error}")
+                self._note_peer_error(error.reason, f"{address[0]}:{address[1]}", str(error))
                 continue
             if datagram.sender.name == self._me.name and must_stop(self._me, self.stack.view, datagram.sender):
                 raise self._twin(datagram.sender, address)
@@ -295,6 +306,8 @@ class Driver:
             return
         self._times.written(time.monotonic())
         try:
+            if self._journal is not None:
+                self._journal.written()
             self._execute(self.replica.persisted(token))
             if not self._is_settling:
                 self._settle()
@@ -381,6 +394,8 @@ class Driver:
                 self.channel.send(data)
             elif isinstance(effect, Journal):
                 self._write_journal(effect)
+            elif isinstance(effect, (Queued, Yellowed)):
+                self._write_messages(effect)
             elif isinstance(effect, Persist):
                 self._persist(effect)
             elif isinstance(effect, Unicast):
@@ -395,6 +410,9 @@ class Driver:
                 elif isinstance(effect, Greened):
                     self._metrics.messages_green += len(effect.entries)
                     self._times.greened(effect.entries, time.monotonic())
+                    self._write_messages(effect)
+                elif isinstance(effect, Reordered):
+                    self._write_messages(effect)
                 elif isinstance(effect, (ViewChanged, StageChanged, WindowStuck)):
                     self._announce(effect)
                 self._store.handle(effect)
@@ -429,13 +447,33 @@ class Driver:
 
     def _write_journal(self, entry: Journal) -> None:
         if entry.event is TransportEvent.DROPPED:
-            what = f"{entry.details.get('sender')} {entry.id}".strip()
-            if not self.peer_errors.note(entry.reason, what):
-                return  # peers' errors must not push everything else out of the journal
-        elif isinstance(entry.event, MembershipEvent):
+            self._note_peer_error(entry.reason, str(entry.details.get("machine")), entry.id)
+            return
+        if isinstance(entry.event, MembershipEvent):
             self._metrics.group.membership_event(entry)
         if self._journal is not None:
-            self._journal.write(entry, self._now())
+            self._journal.entry(entry)
+
+    def _note_peer_error(self, reason: StrEnum, machine: str, detail: str) -> None:
+        """Counts and, at a bounded rate, logs and journals what a peer did wrong: its errors must not push
+        everything else out of the journal."""
+        count = self.peer_errors.note(reason, f"{machine} {detail}".strip())
+        if count and self._journal is not None:
+            self._journal.note("dropped", machine=machine, reason=str(reason), detail=detail, count=count)
+
+    def _write_messages(self, effect: Queued | Yellowed | Greened | Reordered) -> None:
+        journal = self._journal
+        if journal is None:
+            return
+        if isinstance(effect, Queued):
+            journal.queued(effect)
+        elif isinstance(effect, Greened):
+            journal.greened(effect)
+        elif isinstance(effect, Yellowed):
+            journal.yellowed(effect)
+        else:
+            queue = self.replica.log.queue
+            journal.note("reordered", green=queue.green, yellow=queue.yellow_line, length=len(queue))
 
     # The disk
 
@@ -444,6 +482,8 @@ class Driver:
             raise RuntimeError("the node has no disk")
         self._metrics.sync_records.observe(len(persist.write.records))
         self._times.writing(persist.write)
+        if self._journal is not None:
+            self._journal.writing(persist.write)
         checkpoint = self._store.take_checkpoint(persist.write.lines.green, self._now())
         self.writer.submit(persist, None if checkpoint is None else self._job(checkpoint, is_alone=False))
 

@@ -1,11 +1,8 @@
-"""The journal on disk: one JSON object per line, in rotated files of bounded size.
+"""The journal's thread: encodes what has happened, one JSON object per line, and writes it in few, large writes.
 
-Entries are effects of the machines; this adds the node's name and both times: `monotonic_ms` to compute with
-on one node, `wall_time` to compare nodes by, as far as their clocks agree.
-
-Encoding and writing happen in a thread of their own, behind a bounded queue. A journal that cannot keep up, or
-whose disk is full, loses entries and counts them; it never holds up or stops the node.
-"""
+The event loop only appends a small tuple to a bounded queue, without waking anybody: the thread looks ten times a
+second. A journal that cannot keep up, or whose disk is full or stalls, loses events and counts them, and says so
+in a `gap` record when it writes again; it never holds up or stops the node."""
 
 from __future__ import annotations
 
@@ -13,104 +10,162 @@ import json
 import logging
 import threading
 import time
-from pathlib import Path
-from queue import Full, Queue
-from typing import IO
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
 
-from transport import Journal
+from kvstore.journal_schema import SCHEMA
+from kvstore.node.journal_files import JournalFiles
+from transport import Machine
 
 logger = logging.getLogger("corelkv")
 
-FILE_BYTES_MAX = 16 * 1_048_576
-FILES_MAX = 8
-QUEUE_ENTRIES_MAX = 65_536
-COMPLAIN_SECONDS = 10.0
-"""At most one log line in this time about entries that could not be written."""
+QUEUE_MESSAGES_MAX = 262_144
+"""How many events may wait to be written, where an event counts as many times as it names messages. What one event
+holds is some hundred bytes a message, so this bounds memory to some 50 MB while the disk stalls."""
+
+WRITE_PAUSE_S = 0.1
+"""How often the thread writes. A process that is killed loses what it has not written."""
+
+WRITE_BYTES = 262_144
+"""When so much is encoded, it is written before more is."""
+
+TURN_RECORDS = 16
+"""After so many records the thread offers the GIL to the event loop, which would otherwise wait for it up to the
+interpreter's switch interval."""
+
+COMPLAIN_S = 10.0
+"""At most one log line in this time about events that could not be written."""
+
+Fields: TypeAlias = dict[str, Any]
+"""One record, but for the fields that all have. `event` comes first."""
+
+Make: TypeAlias = Callable[..., Iterable[Fields]]
+"""Makes the records of an event, in the thread."""
+
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 class JournalWriter:
-    """Appends to `journal-<number>.jsonl` in a directory; the oldest files are deleted when there are too many."""
+    """The journal of one process. `put` and `begin` are called on the event loop, or wherever, one at a time."""
 
-    def __init__(
-        self,
-        directory: Path,
-        node: str,
-        file_bytes_max: int = FILE_BYTES_MAX,
-        files_max: int = FILES_MAX,
-        queue_entries_max: int = QUEUE_ENTRIES_MAX,
-    ) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        self.lost = 0
-        """Entries that were not written, because the queue or the disk was full."""
-        self._directory = directory
-        self._node = node
-        self._file_bytes_max = file_bytes_max
-        self._files_max = files_max
-        self._file: IO[str] | None = None
-        self._bytes = 0
+    def __init__(self, files: JournalFiles, queue_messages_max: int = QUEUE_MESSAGES_MAX) -> None:
+        self._files = files
+        self._queue_messages_max = queue_messages_max
+        self._queue: deque[tuple[Make | None, float, float, tuple[Any, ...], int]] = deque()
+        self._put_weight = 0
+        """Of everything ever queued. Only `put` changes it, and only the thread `_taken_weight`: no lock."""
+        self._taken_weight = 0
+        self._lost_to_queue = 0
+        self._lost_to_disk = 0
+        self._lost_told = 0
+        """How many of the lost events a `gap` record has told of."""
+        self._head = ""
+        """The beginning of every record."""
         self._complained_at = float("-inf")
-        self._queue: Queue[tuple[Journal, float, float] | None] = Queue(queue_entries_max)
-        self._thread = threading.Thread(target=self._run, name=f"journal-{node}", daemon=True)
+        self._wake = threading.Event()
+        self._is_stopping = False
+        self._thread = threading.Thread(target=self._run, name="corelkv-journal", daemon=True)
         self._thread.start()
 
-    def write(self, entry: Journal, monotonic_ms: float) -> None:
-        try:
-            self._queue.put_nowait((entry, monotonic_ms, time.time()))
-        except Full:
-            self.lost += 1
+    @property
+    def lost(self) -> int:
+        """How many events were not written, because the queue or the disk was full."""
+        return self._lost_to_queue + self._lost_to_disk
 
-    def close(self) -> None:
-        """Writes the queued entries, and ends the thread."""
-        if self._thread.is_alive():
-            self._queue.put(None)
-            self._thread.join()
+    def begin(self, me: Machine) -> None:
+        """Begins the journal of an incarnation: what follows is of this machine."""
+        self._queue.append((None, 0.0, 0.0, (me,), 0))
+
+    def put(self, make: Make, *arguments: Any, weight: int = 1) -> None:
+        """Queues an event that happens now. `make` is called with the arguments in the thread; what they refer to
+        must not change meanwhile, nor hold much memory. `weight` is how many messages they name."""
+        if self._put_weight - self._taken_weight >= self._queue_messages_max:
+            self._lost_to_queue += 1
+            return
+        self._put_weight += weight
+        self._queue.append((make, time.monotonic(), time.time(), arguments, weight))
+
+    def stop(self) -> None:
+        """Ends the thread when it has written what is queued. Does not wait for it: its disk may be stuck."""
+        self._is_stopping = True
+        self._wake.set()
+
+    def join(self, seconds: float) -> bool:
+        """Waits for the thread to end; returns whether it has."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    # In the thread
 
     def _run(self) -> None:
-        while (item := self._queue.get()) is not None:
-            try:
-                self._write(*item)
-                if self._file is not None and self._queue.empty():
-                    self._file.flush()
-            except (OSError, ValueError) as error:
-                self._give_up_entry(error)
-        if self._file is not None:
-            try:
-                self._file.close()
-            except OSError as error:
-                self._give_up_entry(error)
+        while not self._is_stopping:
+            self._wake.wait(WRITE_PAUSE_S)
+            self._write_queued()
+        self._attempt(self._files.finish)
 
-    def _write(self, entry: Journal, monotonic_ms: float, wall_time: float) -> None:
-        line = {
-            "node": self._node,
-            "event": entry.event,
-            "id": entry.id,
-            "reason": entry.reason,
-            "monotonic_ms": round(monotonic_ms, 3),
-            "wall_time": wall_time,
-            **entry.details,
-        }
-        if self._file is None or self._bytes >= self._file_bytes_max:
-            self._open_next()
-        assert self._file is not None
-        self._bytes += self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
+    def _write_queued(self) -> None:
+        lines: list[str] = []
+        events = size = since_turn = 0
+        while self._queue:
+            make, monotonic, wall, arguments, weight = self._queue.popleft()
+            if make is None:
+                self._write(lines, events)
+                lines, events, size = [], 0, 0
+                self._begin(*arguments)
+                continue
+            times = f'"monotonic_ms":{monotonic * 1_000.0:.3f},"wall_ms":{wall * 1_000.0:.3f},'
+            events += 1
+            for fields in make(*arguments):
+                line = f"{self._head}{times}{_encode(fields)[1:]}\n"
+                lines.append(line)
+                size += len(line)
+                since_turn += 1
+                if since_turn >= TURN_RECORDS:
+                    since_turn = 0
+                    time.sleep(0.0)
+            self._taken_weight += weight
+            if size >= WRITE_BYTES:
+                self._write(lines, events)
+                lines, events, size = [], 0, 0
+        self._write(lines, events)
+        self._attempt(lambda: self._files.finish_if_old(time.monotonic()))
 
-    def _open_next(self) -> None:
-        if self._file is not None:
-            self._file.close()
-        numbers = sorted(int(path.stem.rpartition("-")[2]) for path in self._directory.glob("journal-*.jsonl"))
-        for number in numbers[: max(0, len(numbers) + 1 - self._files_max)]:
-            self._path(number).unlink()
-        self._file = open(self._path(numbers[-1] + 1 if numbers else 1), "w")  # noqa: SIM115  # kept open
-        self._bytes = 0
+    def _begin(self, me: Machine) -> None:
+        name = json.dumps(me.name)
+        self._head = f'{{"version":{SCHEMA.version},"node":{name},"incarnation":{me.incarnation},'
+        self._attempt(lambda: self._files.begin(me.incarnation))
 
-    def _give_up_entry(self, error: Exception) -> None:
-        self.lost += 1
-        now = time.monotonic()
-        if now - self._complained_at >= COMPLAIN_SECONDS:
-            self._complained_at = now
-            logger.warning(
-                "cannot write the journal in %s (%d entries lost): %s", self._directory, self.lost, error
-            )
+    def _write(self, lines: list[str], events: int) -> None:
+        if not lines:
+            return
+        lost = self.lost
+        if lost > self._lost_told:
+            lines.insert(0, self._gap(lost - self._lost_told))
+        if self._attempt(lambda: self._files.append("".join(lines).encode(), time.monotonic())):
+            self._lost_told = lost
+        else:
+            self._lost_to_disk += events
 
-    def _path(self, number: int) -> Path:
-        return self._directory / f"journal-{number:06}.jsonl"
+    def _gap(self, count: int) -> str:
+        times = f'"monotonic_ms":{time.monotonic() * 1_000.0:.3f},"wall_ms":{time.time() * 1_000.0:.3f},'
+        return f'{self._head}{times}"event":"gap","count":{count}}}\n'
+
+    def _attempt(self, step: Callable[[], None]) -> bool:
+        """Takes a step that needs the disk; returns whether it succeeded."""
+        try:
+            step()
+        except OSError as error:
+            now = time.monotonic()
+            if now - self._complained_at >= COMPLAIN_S:
+                self._complained_at = now
+                logger.warning(
+                    "the journal cannot be written, and loses events (%d so far): %s. Make room, or mend it.",
+                    self.lost,
+                    error,
+                )
+            return False
+        return True

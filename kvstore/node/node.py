@@ -217,7 +217,7 @@ class Node:
             oldest_revision=_oldest_readable(store),
             trouble=None if trouble is None else str(trouble),
             disk_usage=usage,
-            warnings=tuple(warnings_of(usage).values()),
+            warnings=(*warnings_of(usage).values(), *_journal_warnings(restarting.lost_events)),
             dropped_datagrams={str(reason): count for reason, count in driver.peer_errors.counts.items()},
             is_disturbed=restarting.chaos not in (None, Chaos()),
             uptime_s=time.time() - self._started_at,
@@ -269,6 +269,14 @@ class Node:
     @chaos.setter
     def chaos(self, chaos: Chaos) -> None:
         self._restarting.chaos = chaos
+
+
+def _journal_warnings(lost_events: int) -> list[str]:
+    if not lost_events:
+        return []
+    return [
+        f"The journal has lost {lost_events:,} events, because its disk was full or too slow. Make room for it."
+    ]
 
 
 def _oldest_readable(store: Store) -> int:

@@ -22,14 +22,15 @@ class PeerErrors:
         self.counts: Counter[StrEnum] = Counter()
         self._logged: dict[StrEnum, tuple[float, int]] = {}
 
-    def note(self, reason: StrEnum, what: str) -> bool:
-        """Counts an error. Returns whether it was logged, which is seldom when there are many."""
+    def note(self, reason: StrEnum, what: str) -> int:
+        """Counts an error. Returns, if it was logged, which is seldom when there are many, how many there were
+        since the last that was; else 0."""
         self.counts[reason] += 1
         now = time.monotonic()
         last_at, last_count = self._logged.get(reason, (AT_ONCE, 0))
         if now - last_at < LOG_SECONDS:
-            return False
+            return 0
         count = self.counts[reason]
         self._logged[reason] = (now, count)
         logger.warning("dropped %d datagrams or frames (%s), the last %s", count - last_count, reason, what)
-        return True
+        return count - last_count

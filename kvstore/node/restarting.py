@@ -20,8 +20,10 @@ from kvstore.node.config import NodeConfig
 from kvstore.node.disk_watch import DiskWatch
 from kvstore.node.driver import Disk, Driver
 from kvstore.node.journal import JournalWriter
+from kvstore.node.journal_files import JournalFiles
 from kvstore.node.lmdb_tree import LmdbTree
 from kvstore.node.metrics import Metrics
+from kvstore.node.recorder import Recorder
 from kvstore.node.stack import build_stack
 from kvstore.node.synced_numbers import ClockFloor, next_incarnation
 from kvstore.store import Store
@@ -33,6 +35,9 @@ logger = logging.getLogger("corelkv")
 
 FLUSH_SECONDS = 2.0
 """How long an orderly stop waits for the disk."""
+
+JOURNAL_SECONDS = 1.0
+"""How long it waits for the journal, which may be on a disk that is stuck."""
 
 COMPLAINT_SECONDS = 60.0
 """At most one log line in this time about attempts that failed for the same reason."""
@@ -61,6 +66,8 @@ class RestartingDriver:
         self._codec = Codec(config.cluster, config.roster.digest())
         self._return: asyncio.Task[None] | None = None
         self._is_closing = False
+        self._journal: JournalWriter | None = None
+        self._recorder: Recorder | None = None
         self._coming_back = ComingBack()
         self.metrics = Metrics()
         self.running_store: Store | None = None
@@ -75,9 +82,15 @@ class RestartingDriver:
 
     def start(self) -> None:
         """Starts the first incarnation. If that is not possible, nothing is left open."""
+        config = self._config
+        if config.journal:
+            bounds = (config.journal_bytes_max, config.journal_file_bytes_max, config.journal_file_s)
+            self._journal = JournalWriter(JournalFiles(config.data / "journal", *bounds))
         try:
             self._begin(Chaos())
         except BaseException:
+            if self._journal is not None:
+                self._journal.stop()
             self.log.close()
             raise
         self._disk_watch.start()
@@ -118,13 +131,33 @@ class RestartingDriver:
         with contextlib.suppress(TimeoutError):  # a stalled disk: the log is not closed
             await asyncio.wait_for(self._writer_ended(), FLUSH_SECONDS)
             self.log.close()
+        await self._close_journal()
+
+    async def _close_journal(self) -> None:
+        """Writes the rest of the journal, if its disk takes it in time."""
+        journal = self._journal
+        if journal is None:
+            return
+        self._note("stopped", reason="closed")
+        journal.stop()
+        end = time.monotonic() + JOURNAL_SECONDS
+        while journal.is_alive() and time.monotonic() < end:
+            await asyncio.sleep(0.005)
+
+    @property
+    def lost_events(self) -> int:
+        """How many events the journal has lost, because it could not keep up or its disk was full."""
+        return 0 if self._journal is None else self._journal.lost
+
+    def _note(self, event: str, **fields: object) -> None:
+        if self._recorder is not None:
+            self._recorder.note(event, **fields)
 
     def _begin(self, chaos: Chaos) -> None:
         """Starts the next incarnation: counts it, opens its sockets, reads its disk, and starts its driver."""
         config = self._config
         me = Machine(config.node, next_incarnation(config.data))
         clock_floor = ClockFloor(config.data)
-        journal = JournalWriter(config.data / "journal", config.node) if config.journal else None
         channel: Channel = UdpChannel(config.mode)
         if config.chaos:
             channel = ChaosChannel(channel, self._codec, Random(), chaos)
@@ -133,12 +166,11 @@ class RestartingDriver:
             stack = build_stack(config, me, self.log, clock_floor.clock, channel.receive_buffer_bytes, now)
         except BaseException:
             channel.close()
-            if journal is not None:
-                journal.close()
             raise
         self._codec.bind(stack.log.generation)
         disk = Disk(self.log, self._tree, config.log.sync_stall_ms)
-        driver = Driver(stack, channel, self._codec, self._on_stopped, clock_floor, journal, disk, self.metrics)
+        recorder = None if self._journal is None else Recorder(self._journal, me)
+        driver = Driver(stack, channel, self._codec, self._on_stopped, clock_floor, recorder, disk, self.metrics)
         self._last_begun = driver
         self.metrics.begin(driver.counts, stack.log.queue, time.monotonic())
         try:
@@ -151,12 +183,15 @@ class RestartingDriver:
                 config.store,
                 lambda: int(time.time() * 1_000.0),
                 self.metrics.store,
+                recorder,
             )
+            if recorder is not None:
+                recorder.started(config.cluster, list(config.roster.weights), stack, store.green.revision)
             driver.start(store)
         except BaseException:
             driver.close()
             raise
-        self.driver, self.store = driver, store
+        self.driver, self.store, self._recorder = driver, store, recorder
         self.running_store = None if self._is_closing else store
 
     def _leave_store(self) -> None:
@@ -165,6 +200,7 @@ class RestartingDriver:
         self.store.leave()
 
     def _on_stopped(self, error: Exception) -> None:
+        self._note("stopped", reason="disk" if isinstance(error, DiskError) else "failed", detail=str(error))
         if not isinstance(error, DiskError):
             self.leave()
             self._on_failed(error)

@@ -17,6 +17,7 @@ from kvstore.store.history import (
     Span,
     span_of,
 )
+from kvstore.store.observer import AppliedMessage, Observer
 from kvstore.store.operations import (
     NUMBER_MAX,
     VALUE_BYTES_MAX,
@@ -78,6 +79,8 @@ __all__ = [
     "StoreConfig",
     "StoreFigures",
     "LogPort",
+    "Observer",
+    "AppliedMessage",
     # What clients ask for
     "Write",
     "Merge",

@@ -7,7 +7,7 @@ deadline is withdrawn; one that has been sent stands, whether or not a client st
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from itertools import chain
 
@@ -56,11 +56,20 @@ class PendingWrite:
 
 
 class PendingWrites:
-    """All pending writes of one node."""
+    """All pending writes of one node. `on_answered` is told the answers to writes that have an id, many at a
+    time."""
 
-    def __init__(self, config: StoreConfig, figures: StoreFigures) -> None:
+    def __init__(
+        self,
+        config: StoreConfig,
+        figures: StoreFigures,
+        on_answered: Callable[[list[tuple[str, Answer]]], None] | None = None,
+    ) -> None:
         self._config = config
-        self._answers = figures.answers
+        self._counts = figures.answers
+        self._on_answered = on_answered
+        self._answers: list[tuple[str, Answer]] = []
+        """What `on_answered` has not been told yet."""
         self._held: deque[PendingWrite] = deque()
         """Withdrawn writes stay in it until their turn comes, or until there are too many of them."""
         self.held_count = 0
@@ -102,7 +111,7 @@ class PendingWrites:
         many."""
         config = self._config
         if self.held_count >= config.held_max or self.held_bytes >= config.held_bytes_max:
-            self._answers[Trouble.OVERLOADED] += 1
+            self._counts[Trouble.OVERLOADED] += 1
             raise Overloaded(f"{self.held_count} writes wait")
         write = PendingWrite(self, data, line, ack, respond)
         self._held.append(write)
@@ -167,6 +176,7 @@ class PendingWrites:
                     if write.ack is Ack.RED or (write.ack is Ack.AUTO and not is_primary):
                         self._accept(write)
                 self._drop_answered(entry.id)
+        self._tell_answers()
 
     def take_sent(self, message_id: MessageId) -> list[PendingWrite]:
         """Returns the writes of a message that has become green, and drops the message. Messages of other nodes
@@ -178,6 +188,7 @@ class PendingWrites:
         """Answers these writes of one green message; `applied` is what each write of the message did."""
         for write in writes:
             self._answer(write, Done(write.write_id, applied[write.index]), Color.GREEN)
+        self._tell_answers()
 
     def accept_red(self) -> None:
         """Accepts the logged writes with `Ack.AUTO`: there is no primary component, so they need not be green."""
@@ -186,6 +197,7 @@ class PendingWrites:
                 if write.progress is _Progress.LOGGED and write.ack is Ack.AUTO:
                     self._accept(write)
             self._drop_answered(message_id)
+        self._tell_answers()
 
     def give_up(self, write: PendingWrite, trouble: Trouble) -> None:
         """Ends the wait for a write, because of `trouble`. A held write is withdrawn, a sent one is undecided, and
@@ -196,6 +208,7 @@ class PendingWrites:
             self._fail(write, Trouble.UNDECIDED, write.write_id)
         elif write.progress is _Progress.LOGGED:
             self._accept(write)
+        self._tell_answers()
 
     def leave(self) -> None:
         """Ends the wait for every write: the node has left the others, so nothing more will come of them here."""
@@ -223,10 +236,17 @@ class PendingWrites:
     def _answer(self, write: PendingWrite, answer: Answer, kind: Color | Trouble) -> None:
         if write.progress is not _Progress.ANSWERED:
             write.progress = _Progress.ANSWERED
-            self._answers[kind] += 1
+            self._counts[kind] += 1
             self.unanswered -= 1
             respond, write.respond = write.respond, _ignore_answer  # frees what the callback holds
             respond(answer)
+            if self._on_answered is not None and write.write_id:
+                self._answers.append((write.write_id, answer))
+
+    def _tell_answers(self) -> None:
+        if self._on_answered is not None and self._answers:
+            answers, self._answers = self._answers, []
+            self._on_answered(answers)
 
     def _drop_answered(self, message_id: MessageId) -> None:
         """Drops the answered writes of a message, which may remain red for hours."""

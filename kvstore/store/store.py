@@ -31,6 +31,7 @@ from kvstore.store.feed import Feed
 from kvstore.store.figures import StoreFigures
 from kvstore.store.green_state import Checkpoint, GreenState, Tree, write_id
 from kvstore.store.history import Snapshot
+from kvstore.store.observer import AppliedMessage, Observer
 from kvstore.store.pending_writes import PendingWrites
 from kvstore.store.red_state import Preview, RedState
 from kvstore.store.replies import Ack, Overloaded, Ready, Respond, Trouble
@@ -75,6 +76,7 @@ class Store:
         config: StoreConfig | None = None,
         wall_ms: Callable[[], int] = lambda: 0,
         figures: StoreFigures | None = None,
+        observer: Observer | None = None,
     ) -> None:
         """`wall_ms` says when writes are accepted, for people to read: nothing is decided by it."""
         self.config = config or StoreConfig()
@@ -86,7 +88,9 @@ class Store:
         self._red = RedState(self.green, log.body_of)
         self._backlog: deque[Entry] = deque()
         """Green messages that are not applied yet."""
-        self._writes = PendingWrites(self.config, self._figures)
+        self._observer = observer
+        on_answered = None if observer is None else observer.answered
+        self._writes = PendingWrites(self.config, self._figures, on_answered)
         self._waiters = Waiters(log, check_primary, self.config.waiters_max)
         self._deadlines = Deadlines()
         self.feed = Feed()
@@ -134,12 +138,16 @@ class Store:
     def _apply_backlog(self) -> None:
         """Applies green messages, up to the bounds at which the network or the disk gets its turn."""
         left = self.config.apply_writes_max
+        position, done = self.green.line, list[AppliedMessage]()
         while left > 0 and self._may_apply():
             entry = self._backlog[0]
             applied = self.green.apply(entry.id, self._log.body_of(entry), entry.view)
             self._backlog.popleft()
             left -= max(1, len(applied))
             self._on_applied(entry.id, applied)
+            done.append(AppliedMessage(entry.id, applied, self.green.revision))
+        if done and self._observer is not None:
+            self._observer.applied(position, done)
         self._waiters.reached_revision(self.green.revision)
         self._waiters.release_readers(self.green.line)
 

@@ -39,8 +39,10 @@ from corel.effects import (
     Multicast,
     Persist,
     PrimaryConfirmed,
+    Queued,
     Reordered,
     StageChanged,
+    Yellowed,
 )
 from corel.messages import Entry, MessageId, Payload
 from corel.quorum import Roster
@@ -497,7 +499,7 @@ class LogCluster:
             elif isinstance(effect, Journal):
                 assert effect.event is not CorelEvent.REFUSED, f"{name} refused {effect.id}: {effect.reason}"
             else:
-                assert isinstance(effect, (Reordered, PrimaryConfirmed, StageChanged))
+                assert isinstance(effect, (Queued, Yellowed, Reordered, PrimaryConfirmed, StageChanged))
         for checker in self.checkers:
             checker.stepped(name, log)
 

@@ -9,7 +9,7 @@ from random import Random
 
 from corel.config import CorelConfig
 from corel.effects import CorelEvent, Solicit
-from corel.messages import Attempt, Commit, Reds, Regular, State
+from corel.messages import Attempt, Commit, MessageId, Reds, Regular, State
 from corel.quorum import Roster
 from corel.stages import Cause, Stage
 from tests.corel.harness import Act, Do, LogCluster
@@ -196,7 +196,8 @@ def test_4_yellow_retreats_to_the_common_prefix_of_the_zones() -> None:
     cluster.settle("ab")
     assert cluster.pictures("ab") == {"|w|x y"}
     demoted = [cluster.journal(name, CorelEvent.DEMOTED)[-1].details for name in "ab"]
-    assert demoted == [{"ids": ["d.1.1"], "count": 1}, {"ids": ["e.1.1"], "count": 1}]
+    ids = [MessageId(Machine(name, 1), 1) for name in "de"]
+    assert demoted == [{"ids": [one], "count": 1} for one in ids]
 
 
 def test_4_the_retreat_is_on_disk() -> None:
@@ -261,7 +262,7 @@ def test_4_who_has_another_order_commits_to_nothing() -> None:
     cluster.settle("abc")
     assert cluster.stages("abc") == {Stage.NON_PRIMARY}
     assert {cluster[name].committed for name in "abc"} == {0}
-    reasons = {cluster.journal(name, CorelEvent.STATE)[-1].reason for name in "abc"}
+    reasons = {cluster.journal(name, CorelEvent.STAGE)[-1].reason for name in "abc"}
     assert reasons == {Cause.ORDERS_DIFFER}
 
 

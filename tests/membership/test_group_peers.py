@@ -57,7 +57,7 @@ def test_every_stage_entered_is_journaled_with_its_cause() -> None:
         entries = cluster.journal(name, MembershipEvent.STAGE)
         stages = ["idle", *[str(entry.details["stage"]) for entry in entries]]
         assert all(Stage(after) in TRANSITIONS[Stage(before)] for before, after in pairwise(stages))
-        assert all(isinstance(entry.reason, Cause) and entry.details["accept"] for entry in entries)
+        assert all(isinstance(entry.reason, Cause) and entry.details["machines"] for entry in entries)
         causes.update(str(entry.reason) for entry in entries)
     assert {"invited", "alpha_expired", "assented"} <= causes
     assert causes & {"silent", "fault_received"}

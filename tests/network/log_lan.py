@@ -251,9 +251,7 @@ class Replicas(Cluster[Member]):
         """Waits until a node has all red messages of the component that has just merged."""
 
         def is_retransmitted() -> bool:
-            return any(
-                member.has_noted(CorelEvent.RETRANSMITTED, self._since_ns) for member in self._members.values()
-            )
+            return any(member.has_noted(CorelEvent.MERGED, self._since_ns) for member in self._members.values())
 
         self._wait_reading(is_retransmitted, "the red messages are retransmitted")
 

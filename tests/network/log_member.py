@@ -113,7 +113,7 @@ KINDS: dict[str, Callable[..., Record]] = {
 }
 REORDERED = "reordered"
 """The event that says that what is not green must be read again."""
-NOTED = (effects.CorelEvent.STATES_EXCHANGED, effects.CorelEvent.RETRANSMITTED, effects.CorelEvent.VOTER)
+NOTED = (effects.CorelEvent.STATES_EXCHANGED, effects.CorelEvent.MERGED, effects.CorelEvent.VOTER)
 
 
 def as_line(record: Record) -> str:

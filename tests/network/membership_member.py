@@ -19,9 +19,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from kvstore.node.journal import JournalWriter
+from kvstore.node.recorder import Recorder as JournalRecorder
 from kvstore.node.synced_numbers import ClockFloor, next_incarnation
 from tests.drivers import MulticastDriver
+from tests.journals import journal_in
 from tests.network import member_process
 from tests.network.member_process import new_parser, obey, run_node, say
 from transport.messages import Machine, Message, Service, View, ViewId
@@ -159,6 +160,7 @@ async def _run(options: argparse.Namespace) -> None:
     mode = BroadcastMode(parse_address(options.broadcast))
     recorder = Recorder(machine, options.record)
     clock_floor = ClockFloor(options.data)
+    journal = journal_in(options.data / "journal")
     node = MulticastDriver.in_group(
         machine,
         mode,
@@ -166,7 +168,7 @@ async def _run(options: argparse.Namespace) -> None:
         cluster="test",
         on_stopped=lambda error: os._exit(1),  # the driver has said why on stderr
         clock_floor=clock_floor,
-        journal=JournalWriter(options.data / "journal", options.node),
+        journal=JournalRecorder(journal, machine),
     )
     node.listen(
         Delivered=lambda delivered: recorder.on_delivered(delivered.messages),
@@ -180,6 +182,7 @@ async def _run(options: argparse.Namespace) -> None:
         await obey(stop=lambda: _stop(sending))
         sending.cancel()
     node.close()
+    journal.stop()
     recorder.close()
 
 

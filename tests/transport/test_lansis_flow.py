@@ -43,7 +43,7 @@ def test_a_stuck_window_is_reported_again_and_again_naming_who_holds_it() -> Non
     cluster.run(2_500.0)
     assert cluster.effects_of(WindowStuck, "a") == [WindowStuck((C,))] * 3
     stuck = [journal for journal in cluster.effects_of(Journal, "a") if journal.event is TransportEvent.STUCK]
-    assert stuck[0].details == {"laggards": ["c.1"]}
+    assert stuck[0].details == {"machines": ["c.1"]}
     assert stuck[0].reason is Reason.SHARE_USED
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import socket
 import time
@@ -14,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from kvstore.node.config import PRESETS
-from kvstore.node.journal import JournalWriter
+from kvstore.node.recorder import Recorder
 from kvstore.node.synced_numbers import ClockFloor
 from membership.effects import MembershipEvent, ViewChanged
 from tests.drivers import MulticastDriver, on_loopback
+from tests.journals import faults_of, journal_in, read_journal
 from transport.chaos import Chaos
 from transport.codec import VERSION
 from transport.config import TransportConfig
@@ -259,19 +259,23 @@ def test_noise_on_the_port_is_counted_and_logged_once(
     assert len(lines) == 2  # one for each node, not for each datagram
 
 
-def test_the_journal_tells_a_message_s_life(broadcast_port: int, tmp_path: Path) -> None:
+def test_the_journal_tells_a_packet_s_life(broadcast_port: int, tmp_path: Path) -> None:
     async def scenario() -> None:
-        cluster = Cluster("ab", broadcast_port, TransportConfig(journal_messages=True))
-        cluster.nodes["a"]._journal = JournalWriter(tmp_path, "a")
+        cluster = Cluster("ab", broadcast_port, TransportConfig(journal_packets=True))
+        journal = journal_in(tmp_path)
+        cluster.nodes["a"]._journal = Recorder(journal, Machine("a", 1))
         cluster.nodes["a"].multicast(Service.SAFE, b"x")
         await cluster.delivered_everywhere(1)
         cluster.close()
+        journal.stop()
+        assert journal.join(10.0)
 
     asyncio.run(scenario())
-    entries = [json.loads(line) for line in (tmp_path / "journal-000001.jsonl").read_text().splitlines()]
-    life = [entry["event"] for entry in entries if entry["id"] == "a.1.1"]
-    assert life == ["sent", "stable", "delivered"]
-    assert [entry["monotonic_ms"] for entry in entries] == sorted(entry["monotonic_ms"] for entry in entries)
+    records = read_journal(tmp_path).records
+    assert [fault for record in records for fault in faults_of(record)] == []
+    life = [one["event"] for one in records if (one.get("machine"), one.get("first")) == ("a.1", 1)]
+    assert life == ["packet_sent", "packet_stable", "packet_delivered"]
+    assert [one["monotonic_ms"] for one in records] == sorted(one["monotonic_ms"] for one in records)
 
 
 def test_the_window_fits_what_the_kernel_granted() -> None:
@@ -357,14 +361,12 @@ def test_what_waits_in_the_sockets_is_taken_in_before_a_refusal(
     asyncio.run(scenario())
 
 
-class SuspicionsOnly(JournalWriter):
+class SuspicionsOnly(Recorder):
     """A journal that keeps the causes of suspicions in a list, and nothing on disk."""
 
     def __init__(self, causes: list[str]) -> None:
         self._causes = causes
 
-    def write(self, entry: Journal, monotonic_ms: float) -> None:
+    def entry(self, entry: Journal) -> None:
         if entry.event is MembershipEvent.SUSPECTED:
             self._causes.append(str(entry.reason))
-
-    def close(self) -> None: ...

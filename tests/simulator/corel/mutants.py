@@ -100,13 +100,13 @@ MUTANTS = [
     Mutant(
         "the adopted order is not on disk with the number (step 6)",
         (),
-        (Edit(ViewRecovery, "_adopt", "self._writer.decide_yellow()", "self._writer.touch()"),),
+        (Edit(ViewRecovery, "_adopt", "self._decide_yellow(effects)", "self._writer.touch()"),),
         test=test_traps.test_4_the_retreat_is_on_disk,
     ),
     Mutant(
         "the order committed to is not on disk",
         (),
-        (Edit(ViewRecovery, "_on_attempt", "self._writer.decide_yellow()", "self._writer.touch()"),),
+        (Edit(ViewRecovery, "_on_attempt", "self._decide_yellow(effects)", "self._writer.touch()"),),
     ),
     Mutant(
         "yellow messages of before a decision are still yellow after a restart",
@@ -354,8 +354,8 @@ MUTANTS = [
             Edit(
                 ViewRecovery,
                 "_adopt",
-                "self._writer.decide_yellow()",
-                "self._state.bind(plan.generation); self._writer.decide_yellow()",
+                "self._decide_yellow(effects)",
+                "self._state.bind(plan.generation); self._decide_yellow(effects)",
             ),
         ),
         test=test_generations.test_an_empty_disk_is_bound_before_it_takes_any_message_of_the_generation_that_it_meets,

@@ -9,7 +9,7 @@ from typing import Any
 
 from corel.corel import Corel
 from corel.disk_errors import DiskError, StalledDisk
-from corel.effects import Greened, Logged, Persist, Reordered, StageChanged
+from corel.effects import Greened, Logged, Persist, Queued, Reordered, StageChanged, Yellowed
 from corel.messages import Entry, MessageId
 from corel.replica import Replica
 from corel.storage import Lines, LogWrite
@@ -167,6 +167,8 @@ class CorelProcess(GroupProcess):
         self.stalled_until = max(self.stalled_until, self._world.now + duration_ms)
 
     def _execute(self, effects: Sequence[Any], may_stop: bool = False) -> None:
+        # A crash after a report for the journal, which changes nothing, is a crash before it.
+        effects = [effect for effect in effects if not isinstance(effect, (Queued, Yellowed))]
         try:
             super()._execute(effects, may_stop)
         except Crashed:

@@ -40,7 +40,7 @@ class TransportRun(SimulatedRun):
     def __init__(self, plan: Plan, write: Callable[[str], None] | None = None) -> None:
         super().__init__(f"run {plan.seed}", plan.weather, write)
         if write is not None:
-            plan = replace(plan, config=replace(plan.config, journal_messages=True))
+            plan = replace(plan, config=replace(plan.config, journal_packets=True))
         self.plan = plan
         self.view = View(ViewId(1, plan.nodes[0], 1), tuple(Machine(name, 1) for name in plan.nodes))
         self.checkers: list[Checker] = [

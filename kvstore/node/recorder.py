@@ -1,0 +1,133 @@
+"""What a node journals: takes what happens on the event loop, and queues it for the journal's thread.
+
+Each method costs the event loop a few microseconds at most: it copies out what the record needs, so that neither
+bodies nor values stay in memory while the journal's disk stalls, and leaves the rest to `journal_records`."""
+
+from __future__ import annotations
+
+from collections import deque
+from importlib import metadata
+
+from corel import Greened, LogWrite, Queued, Replica, Yellowed
+from kvstore.node import journal_records
+from kvstore.node.journal import JournalWriter
+from kvstore.node.journal_records import Met, Told
+from kvstore.store import Accepted, Answer, AppliedMessage, Done, write_id
+from transport import Journal, Machine
+
+
+class Recorder:
+    """The journal of one incarnation of a node."""
+
+    def __init__(self, journal: JournalWriter, me: Machine) -> None:
+        self._journal = journal
+        self._me = me
+        self._decided: Yellowed | None = None
+        """The last decision on the yellow zone that no write has taken to disk yet."""
+        self._writing: deque[tuple[LogWrite, Yellowed | None]] = deque()
+        """The writes under way, each with the decision that it takes along."""
+        self._lost_before = journal.lost
+        journal.begin(me)
+
+    @property
+    def lost(self) -> int:
+        """How many events of this incarnation were not written."""
+        return self._journal.lost - self._lost_before
+
+    def note(self, event: str, **fields: object) -> None:
+        """Journals an event that has just these fields."""
+        self._journal.put(journal_records.plain, event, fields)
+
+    def entry(self, entry: Journal) -> None:
+        """Journals what a machine asks for."""
+        self._journal.put(journal_records.entry, entry)
+
+    def started(self, cluster: str, roster: list[str], stack: Replica, revision: int) -> None:
+        """The incarnation begins, with what is on its disk, in a view of its own."""
+        view, queue = stack.view, stack.log.queue
+        lines = {"green": queue.green, "yellow": queue.yellow_line, "length": len(queue), "revision": revision}
+        self.note("started", cluster=cluster, roster=roster, software=metadata.version("corelkv"), **lines)
+        members = list(map(str, view.members))
+        self.note("view", view=str(view.id), reason="start", members=members, transitional=members)
+
+    # Messages
+
+    def queued(self, queued: Queued) -> None:
+        entries = queued.entries
+        ids = [entry.id for entry in entries]
+        parallel = {
+            "clocks": [entry.timestamp.clock for entry in entries],
+            "sizes": [entry.size for entry in entries],
+        }
+        fields = {"view": str(queued.view), "color": str(queued.color), "length": queued.length}
+        what = (self._me, queued.is_recovered, ids, parallel, fields)
+        self._journal.put(journal_records.queued, *what, weight=len(ids))
+
+    def yellowed(self, yellowed: Yellowed) -> None:
+        self._decided = yellowed
+
+    def writing(self, write: LogWrite) -> None:
+        """The log's next write goes to disk."""
+        decided = None
+        if write.yellow is not None:
+            decided, self._decided = self._decided, None
+        self._writing.append((write, decided))
+
+    def written(self) -> None:
+        """The oldest write under way is on disk."""
+        write, decided = self._writing.popleft()
+        if write.records:
+            ids = [record.id for record in write.records]
+            primaries = [record.primary for record in write.records]
+            self._journal.put(journal_records.logged, ids, primaries, weight=len(ids))
+        if decided is not None and decided.entries:
+            ids = [entry.id for entry in decided.entries]
+            fields = {"view": str(decided.view), "position": decided.position}
+            self._journal.put(journal_records.messages, "yellow", ids, {}, fields, weight=len(ids))
+
+    def greened(self, greened: Greened) -> None:
+        ids = [entry.id for entry in greened.entries]
+        fields = {"position": greened.position}
+        self._journal.put(journal_records.messages, "green", ids, {}, fields, weight=len(ids))
+
+    # The store (`Observer`)
+
+    def applied(self, position: int, messages: list[AppliedMessage]) -> None:
+        ids = [message.id for message in messages]
+        parallel = {
+            "writes": [len(message.applied) for message in messages],
+            "revisions": [message.revision for message in messages],
+        }
+        fields = {"position": position}
+        self._journal.put(journal_records.messages, "applied", ids, parallel, fields, weight=len(ids))
+        for place, message in enumerate(messages, position):
+            if met := _met(message):
+                self._journal.put(journal_records.outcomes_changed, place, met, weight=len(met))
+
+    def answered(self, answers: list[tuple[str, Answer]]) -> None:
+        told = [_told(name, answer) for name, answer in answers]
+        self._journal.put(journal_records.acknowledged, told, weight=len(told))
+
+
+def _told(name: str, answer: Answer) -> Told:
+    if isinstance(answer, Done):
+        outcome = answer.applied.outcome
+        return Told(name, "green", outcome.verdict, outcome.revision)
+    if isinstance(answer, Accepted):
+        return Told(name, answer.color, "pending", None)
+    return Told(name, None, answer.trouble, None)
+
+
+def _met(message: AppliedMessage) -> list[Met]:
+    return [
+        Met(
+            write_id(message.id, index),
+            done.outcome,
+            conflict.kind,
+            conflict.key,
+            conflict.other.write_id,
+            conflict.other.revision,
+        )
+        for index, done in enumerate(message.applied)
+        for conflict in done.conflicts
+    ]
