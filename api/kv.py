@@ -104,10 +104,11 @@ class KeyValueApp:
             level = choice(found, "read", Read, Read.GREEN)
             past = past_revision(found, level)
             least = max(past or 0, number(found, "min_revision", 0, 0, NUMBER_MAX))
+            changed_after = _changed_after(found, level)
             await wait_for(self._node, level, least, timeout_ms(found))
-            if "wait_revision" in found:
+            if changed_after is not None:
                 scope["state"][UNTIMED] = True
-                if not await self._has_changed(key, level, found):
+                if not await until_changed(self._node, key, changed_after, timeout_ms(found)):
                     return unchanged(self._node.find(key))
         if past is not None:
             item = self._node.find_at(key, past)
@@ -125,17 +126,6 @@ class KeyValueApp:
             if name == b"if-none-match" and matches(value.decode("latin-1"), etag(item)):
                 return not_modified(item, color)
         return value_response(item, color)
-
-    async def _has_changed(self, key: str, level: Read, found: Mapping[str, str]) -> bool:
-        """Waits until the key has changed after `wait_revision`, and returns whether it has in time."""
-        if level is not Read.GREEN or "revision" in found:
-            raise Problem(
-                400,
-                "contradictory_parameters",
-                "wait_revision waits for a change of the green state: leave read and revision out.",
-            )
-        after = number(found, "wait_revision", 0, 0, NUMBER_MAX)
-        return await until_changed(self._node, key, after, timeout_ms(found))
 
     # Writing
 
@@ -173,3 +163,16 @@ def change_of(key: str, body: bytes) -> Operation:
     if "increment" in change:
         return Increment(key, whole_number(change["increment"], "increment"))
     return Append(key, value_of(change["append"]))
+
+
+def _changed_after(found: Mapping[str, str], level: Read) -> int | None:
+    """Returns the revision after which the key is to have changed; None if the read does not wait for a change."""
+    if "wait_revision" not in found:
+        return None
+    if level is not Read.GREEN or "revision" in found:
+        raise Problem(
+            400,
+            "contradictory_parameters",
+            "wait_revision waits for a change of the green state: leave read and revision out.",
+        )
+    return number(found, "wait_revision", 0, 0, NUMBER_MAX)
