@@ -200,7 +200,7 @@ def test_a_read_that_waited_in_vain_is_not_modified(node: Node, key: str) -> Non
 
 def test_what_a_wait_asks_for_is_checked_before_anything_is_waited_for(node: Node, key: str) -> None:
     for query in ("wait_revision=no&min_revision=999999", "wait_revision=1&revision=999999"):
-        assert node.get(key, f"{query}&timeout_ms=1000").status == 400
+        assert node.get(key, f"?{query}&timeout_ms=1000").status == 400
 
 
 def test_a_deletion_is_a_change_also_afterwards(node: Node, key: str) -> None:
