@@ -146,7 +146,7 @@ def _done(answer: Done, txn: Write | None) -> Response:
 
 
 def status_of(outcome: Outcome) -> int:
-    verdict = outcome.first_verdict if outcome.verdict is Verdict.DUPLICATE else outcome.verdict
+    verdict = _decisive(outcome)
     if verdict is Verdict.APPLIED:
         return 200
     if verdict in (Verdict.EXPIRED, Verdict.YIELDED):
@@ -163,7 +163,7 @@ _STATUSES = {
 
 
 def _error_of(outcome: Outcome) -> str:
-    verdict = outcome.first_verdict if outcome.verdict is Verdict.DUPLICATE else outcome.verdict
+    verdict = _decisive(outcome)
     if verdict in (Verdict.EXPIRED, Verdict.YIELDED):
         return str(verdict)
     return str(outcome.why or Why.CONDITION_FAILED)
@@ -178,19 +178,23 @@ def outcome_json(color: Color, outcome: Outcome | None) -> dict[str, object]:
         "revision": outcome.revision,
         "outcome": str(outcome.verdict),
     }
-    if outcome.verdict is Verdict.REJECTED:
-        content["reason"] = str(outcome.why)
-        if outcome.key:
-            content["key"] = outcome.key
-    elif outcome.verdict is Verdict.YIELDED:
-        content["key"] = outcome.key
-        content["beaten_by"] = outcome.first_id
-    elif outcome.verdict is Verdict.DUPLICATE:
+    if outcome.verdict is Verdict.DUPLICATE:
         content["duplicate_of"] = outcome.first_id
         content["duplicate_outcome"] = str(outcome.first_verdict)
-    elif not outcome.branch:
+    elif outcome.verdict is Verdict.YIELDED:
+        content["beaten_by"] = outcome.first_id
+    if outcome.why is not Why.NONE:
+        content["reason"] = str(outcome.why)
+    if outcome.key:
+        content["key"] = outcome.key
+    if _decisive(outcome) is Verdict.APPLIED and not outcome.branch:
         content["succeeded"] = False
     return content
+
+
+def _decisive(outcome: Outcome) -> Verdict:
+    """Returns what became of the write, or of the one that it is a duplicate of."""
+    return outcome.first_verdict if outcome.verdict is Verdict.DUPLICATE else outcome.verdict
 
 
 def _why(outcome: Outcome) -> str:
@@ -201,7 +205,10 @@ def _why(outcome: Outcome) -> str:
             "changed. Read the key; if the write is still needed, send it with a new Idempotency-Key."
         )
     if outcome.verdict is Verdict.DUPLICATE:
-        return f"This repeats write {outcome.first_id}, which was rejected."
+        return (
+            f"This repeats write {outcome.first_id}, which was rejected because of {key!r} ({outcome.why}). "
+            "Nothing was changed. Read the key; if the write is still needed, send it with a new Idempotency-Key."
+        )
     if outcome.verdict is Verdict.YIELDED:
         return (
             f"Write {outcome.first_id} changed {key!r} on the other side of a partition, and this write was to "

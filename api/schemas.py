@@ -42,8 +42,9 @@ class WriteAnswer(BaseModel):
 
 
 class Fate(WriteAnswer):
-    reason: str | None = None
-    key: str | None = None
+    reason: Annotated[str | None, Field(description="why it, or the first copy, was rejected")] = None
+    key: Annotated[str | None, Field(description="the key that was the reason")] = None
+    succeeded: Annotated[bool | None, Field(description="false if a transaction did its `else`")] = None
     duplicate_of: str | None = None
     duplicate_outcome: str | None = None
     beaten_by: Annotated[str | None, Field(description="the write that one with `keep_green` yielded to")] = None

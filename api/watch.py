@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from api.answers import operation_json, problem_response, text_or_base64
+from api.answers import operation_json, outcome_json, problem_response, text_or_base64
 from api.problems import Problem, problem_of, trouble
 from api.requests import Receive, Scope, Send, flag, headers_of, number, repeated_parameters
 from corel import Color
@@ -201,7 +201,8 @@ class _Stream:
         with ExitStack() as stack:
             if self._wanted.colors != {Color.GREEN}:
                 feed = self._store.tentative_feed
-                self._tentative = feed.add(self._wanted.interest, self._woken.set, self._wanted.colors)
+                reads_changes = Color.GREEN in self._wanted.colors
+                self._tentative = feed.add(self._wanted.interest, self._woken.set, reads_changes)
                 stack.callback(feed.remove, self._tentative)
             last = await self._follow()
         await self._send({"type": "http.response.body", "body": last})
@@ -299,7 +300,7 @@ def _tentative_event(event: TentativeEvent) -> bytes:
         return _event("tentative", {"write": event.write_id, "color": str(event.color), "operations": operations})
     if isinstance(event, Recolored):
         return _event("recolored", {"write": event.write_id, "color": str(event.color)})
-    return _event("outcome", {"write": event.write_id, "color": "green", "outcome": str(event.outcome.verdict)})
+    return _event("outcome", {"write": event.write_id, **outcome_json(Color.GREEN, event.outcome)})
 
 
 def _event(kind: str, content: Mapping[str, object]) -> bytes:

@@ -115,8 +115,8 @@ def write(options: argparse.Namespace) -> int:
     status = _report(options, reply, _fate)
     if status is not Exit.OK:
         return status
-    outcome = reply.json().get("outcome")
-    return _EXITS_OF_OUTCOMES.get(outcome, Exit.OK)
+    content = reply.json()
+    return _EXITS_OF_OUTCOMES.get(content.get("duplicate_outcome") or content.get("outcome"), Exit.OK)
 
 
 _EXITS_OF_OUTCOMES = {
@@ -138,6 +138,11 @@ def _fate(content: Mapping[str, Any]) -> str:
         return f"{color}, yielded to write {content.get('beaten_by')}; nothing was changed (write {write_id})"
     if outcome == "expired":
         return f"{color}, expired: read the key before writing again with a new idempotency key (write {write_id})"
+    if content.get("duplicate_outcome") in ("rejected", "yielded"):
+        ended = (
+            "yielded" if content["duplicate_outcome"] == "yielded" else f"was rejected: {content.get('reason')}"
+        )
+        return f"{color}, duplicate of {content.get('duplicate_of')}, which {ended} (write {write_id})"
     what = f"duplicate of {content.get('duplicate_of')}" if outcome == "duplicate" else str(outcome)
     where = f" at revision {content['revision']}" if content.get("revision") else ""
     return f"{color}, {what}{where} (write {write_id})"

@@ -198,13 +198,13 @@ class Calls:
     # Many
 
     def list(self, options: RangeOptions) -> Feed[Item]:
-        return self._pages(_range("items", options), list_item)
+        return self._pages(range_request("items", options), list_item)
 
     def keys(self, options: RangeOptions) -> Feed[KeyRevision]:
-        return self._pages(_range("keys", options), key_revision)
+        return self._pages(range_request("keys", options), key_revision)
 
     def count(self, options: RangeOptions) -> Steps[Count]:
-        reply = yield from self.session.call(_range("count", options))
+        reply = yield from self.session.call(range_request("count", options))
         return decoded(reply, lambda content: Count(int(content["count"]), int(content["revision"])))
 
     def history(self, key: str, page_size: int | None) -> Feed[Version]:
@@ -250,7 +250,8 @@ class Calls:
         return self.session.send(request)
 
 
-def _range(what: str, options: RangeOptions) -> Request:
+def range_request(what: str, options: RangeOptions) -> Request:
+    """Returns the request for `items`, `keys` or their `count`."""
     query = query_of(
         prefix=options.get("prefix"),
         start=options.get("start"),

@@ -164,10 +164,15 @@ class Recolored:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A tentative write is green, and was not applied: `outcome` says what became of it."""
+    """A tentative write is green, and changed none of the keys that are watched: `outcome` says what became of
+    it."""
 
     write: str
     outcome: str
+    reason: str | None = None
+    """Why it was rejected, such as `condition_failed`."""
+    key: str | None = None
+    """The key that was the reason."""
 
 
 @dataclass(frozen=True, slots=True)

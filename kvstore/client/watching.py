@@ -148,7 +148,7 @@ class Watch:
         if message.name == "recolored":
             return Recolored(content["write"], content["color"])
         if message.name == "outcome":
-            return Decided(content["write"], content["outcome"])
+            return Decided(content["write"], content["outcome"], content.get("reason"), content.get("key"))
         return None  # what later versions may add
 
 

@@ -1,10 +1,9 @@
 """Whether a message has its place in the primary component in which it was sent, told from the order alone.
 
-While a primary component lasts, only messages that were sent in its view are added to the order, and the first of
-them comes right after everything that was green when the component began (`Basis.base`). So if there are only
-messages of its own view between there and a message, none of them is from the other side of a partition. If there
-is another one, the component had ended before the message got its place: it merged, as red messages do, and is
-judged by what its sender knew.
+While a primary component lasts, only messages that were sent in its view are added to the order. So if there are
+only messages of its own view between what its sender knew as green (`Basis.line`) and a message, none of them is
+from the other side of a partition. If there is another one, the component had ended before the message got its
+place: it merged, as red messages do, and is judged by what its sender knew.
 
 What is compared is the view in which a message left, not that in which it was submitted: a message that was
 submitted in one view may leave in the next."""
@@ -31,7 +30,7 @@ class Run(NamedTuple):
     def judged_by(self, basis: Basis | None) -> Basis | None:
         """Returns the basis of the last message of this run if the message merged; None if it has its place in the
         primary component in which it was sent, where nothing is concurrent with it."""
-        if basis is None or (basis.base is not None and self.start <= basis.base):
+        if basis is None or (basis.line is not None and self.start <= basis.line):
             return None
         return basis
 

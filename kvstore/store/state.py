@@ -75,9 +75,8 @@ class Basis(NamedTuple):
     """The revision of its green state."""
     known: Mapping[str, int]
     """The last message that it had of each stream, `<node>.<incarnation>`, with messages that were not green."""
-    base: int | None = None
-    """How many messages were green when the primary component began in which it sent this one; None outside a
-    primary component."""
+    line: int | None = None
+    """How many messages it knew as green, if it sent this one in a primary component; None outside of one."""
 
     def has(self, other: LastChange, write_id: str) -> bool:
         """Whether the node knew of another change when it sent this write, which comes after it in the order. What

@@ -223,8 +223,8 @@ class Store:
             stream, sequence = entry.id
             name = f"{stream.name}.{stream.incarnation}"
             known[name] = max(sequence, known.get(name, 0))
-        base = self._log.queue.base if self._log.stage is Stage.PRIMARY else None
-        return Basis(self.green.revision, known, base)
+        line = self._log.queue.green if self._log.stage is Stage.PRIMARY else None
+        return Basis(self.green.revision, known, line)
 
     @property
     def held(self) -> int:

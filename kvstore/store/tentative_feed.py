@@ -1,9 +1,6 @@
 """Writes that are not green, for watchers that want to see them: when they appear, when their colour changes, and
 how they end.
 
-A watcher may want one colour only. Then a write appears to it when it gets that colour, and is gone when it loses
-it.
-
 What is tentative has no revision and cannot be read again later, so events are queued for each watcher, up to a
 bound; a watcher that does not keep up has to begin again. Without watchers none of this costs anything."""
 
@@ -24,9 +21,6 @@ EVENTS_MAX = 4_096
 """Most events that wait for one watcher."""
 
 
-ALL_COLORS = frozenset(Color)
-
-
 class TentativeWrite(NamedTuple):
     """A write has appeared that is not green."""
 
@@ -45,7 +39,7 @@ class Recolored(NamedTuple):
 
 class Settled(NamedTuple):
     """A write that has appeared is green, and is no change that the watcher sees: it changed nothing of interest,
-    or the watcher does not watch the green state."""
+    or the watcher does not read changes."""
 
     write_id: str
     outcome: Outcome
@@ -57,10 +51,10 @@ TentativeEvent: TypeAlias = TentativeWrite | Recolored | Settled
 class TentativeWatcher:
     """What waits for one watcher. `wake` is called when there is something."""
 
-    def __init__(self, interest: Interest, colors: frozenset[Color], wake: Callable[[], None]) -> None:
+    def __init__(self, interest: Interest, reads_changes: bool, wake: Callable[[], None]) -> None:
         self.interest = interest
-        self.colors = colors
-        """Those that it wants to see. With green, it also reads the changes of the green state."""
+        self.reads_changes = reads_changes
+        """Whether it also reads the changes of the green state."""
         self.is_behind = False
         """Whether events were lost, because the watcher did not keep up."""
         self._wake = wake
@@ -110,14 +104,12 @@ class TentativeFeed:
     def __bool__(self) -> bool:
         return bool(self._watchers)
 
-    def add(
-        self, interest: Interest, wake: Callable[[], None], colors: frozenset[Color] = ALL_COLORS
-    ) -> TentativeWatcher:
+    def add(self, interest: Interest, wake: Callable[[], None], reads_changes: bool = True) -> TentativeWatcher:
         """Adds a watcher. It begins with the writes that are not green at the moment."""
         if not self._watchers:
             self._known = {entry.id: self._decode(entry) for entry in self._log.queue}
             self._recolor(())
-        watcher = TentativeWatcher(interest, colors, wake)
+        watcher = TentativeWatcher(interest, reads_changes, wake)
         self._watchers[watcher] = None
         for message in self._known.values():
             self._announce(message, (watcher,))
@@ -147,9 +139,9 @@ class TentativeFeed:
         message = self._known.pop(message_id, None)
         if message is None:
             return
-        for watcher in self._of_color(message.color, self._watchers):
+        for watcher in list(self._watchers):  # one that is woken may leave
             for (name, write), done in zip(message.writes, applied, strict=True):
-                is_change = Color.GREEN in watcher.colors and any(map(watcher.interest.has, done.changes))
+                is_change = watcher.reads_changes and any(map(watcher.interest.has, done.changes))
                 if not is_change and _operations(write, watcher):
                     watcher.add(Settled(name, done.outcome))
 
@@ -159,7 +151,7 @@ class TentativeFeed:
         return _Message(Color.YELLOW if entry.primary else Color.RED, writes)
 
     def _announce(self, message: _Message, watchers: Iterable[TentativeWatcher]) -> None:
-        for watcher in self._of_color(message.color, watchers):
+        for watcher in list(watchers):
             for name, write in message.writes:
                 wanted = _operations(write, watcher)
                 if wanted:
@@ -172,18 +164,11 @@ class TentativeFeed:
             is_green = queue.get(message_id) is None  # and is about to be applied
             color = Color.YELLOW if is_green or message_id in yellow else Color.RED
             if color is not message.color:
-                recolored = self._known[message_id] = message._replace(color=color)
-                before = self._of_color(message.color, watchers)
-                self._announce(recolored, [one for one in watchers if one not in before])
-                for watcher in before:
+                self._known[message_id] = message._replace(color=color)
+                for watcher in list(watchers):
                     for name, write in message.writes:
                         if _operations(write, watcher):
                             watcher.add(Recolored(name, color))
-
-    def _of_color(self, color: Color, watchers: Iterable[TentativeWatcher]) -> list[TentativeWatcher]:
-        """Returns those of the watchers that see writes of this colour. It is a list, because a watcher that is
-        told something may leave."""
-        return [watcher for watcher in watchers if color in watcher.colors]
 
 
 def _operations(write: Write, watcher: TentativeWatcher) -> tuple[Operation, ...]:

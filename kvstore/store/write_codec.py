@@ -1,7 +1,7 @@
 """Writes as bytes, and many of them as the body of one message of the log.
 
     body    msgpack [FORMAT, expires, accepted at, basis or nil, write, write, …]
-    basis   [base or nil, revision, stream, last sequence, stream, last sequence, …]
+    basis   [line or nil, revision, stream, last sequence, stream, last sequence, …]
     write   msgpack, as binary: [then, conditions, otherwise or nil, idempotency key or nil, merge policy]
     part    [code, key, …]
 
@@ -116,7 +116,7 @@ def encode_batch(writes: Sequence[bytes], expires: int, accepted_ms: int = 0, ba
     known = None
     if basis is not None:  # with some streams left out it seems to know less, and a write may yield in vain
         streams = sorted(basis.known.items())[-BASIS_STREAMS_MAX:]
-        known = [basis.base, basis.revision, *chain.from_iterable(streams)]
+        known = [basis.line, basis.revision, *chain.from_iterable(streams)]
     packed: bytes = msgpack.packb([FORMAT, expires, accepted_ms, known, *writes])
     return packed
 
@@ -146,13 +146,13 @@ def decode_batch(body: bytes) -> Batch:
 def _basis(item: Any) -> Basis:
     if type(item) is not list or len(item) < 2 or len(item) % 2:
         raise WriteError(f"a basis of {item!r:.100}")
-    base, revision, *known = item
+    line, revision, *known = item
     streams, numbers = known[::2], [*known[1::2], revision]
-    if not (base is None or type(base) is int) or any(type(number) is not int for number in numbers):
+    if not (line is None or type(line) is int) or any(type(number) is not int for number in numbers):
         raise WriteError(f"a basis of {item!r:.100}")
     if any(type(stream) is not str for stream in streams):
         raise WriteError(f"a basis of {item!r:.100}")
-    return Basis(revision, dict(zip(streams, known[1::2], strict=True)), base)
+    return Basis(revision, dict(zip(streams, known[1::2], strict=True)), line)
 
 
 def _operation_to_list(operation: Operation) -> list[object]:

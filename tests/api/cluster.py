@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import http.client
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -124,6 +125,12 @@ class Node:
     def stop(self) -> int:
         self.signal(signal.SIGTERM)
         return self.wait()
+
+    def cpu_seconds(self) -> float:
+        """Returns how much CPU time the process has taken."""
+        assert self.process is not None
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def kill(self) -> None:
         """Kills the process with SIGKILL, if it is running."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -176,6 +177,28 @@ def test_writes_that_are_red_already_are_shown_first(three: Cluster, key: str) -
     red = three["c"].put(key, "red").json["id"]
     with watch(three["c"], f"?key={key}&colors=red") as seen:
         assert [event.data["write"] for event in seen.take(1)] == [red]
+
+
+def test_who_does_not_watch_green_is_told_the_outcome_of_every_write_and_waits_for_the_next(
+    three: Cluster, key: str
+) -> None:
+    three.partition("ab|c")
+    with watch(three["c"], f"?prefix={key}&colors=red") as seen:
+        red = three["c"].put(key, "red").json["id"]
+        rejected = three["c"].put(key, "x", If_None_Match="*").json["id"]
+        assert [event.data["write"] for event in seen.take(2)] == [red, rejected]
+        three.heal()
+        outcomes: dict[str, dict[str, str]] = {}
+        while len(outcomes) < 2:
+            [event] = seen.take(1)
+            assert event.id == ""
+            if event.kind == "outcome":
+                outcomes[event.data["write"]] = event.data
+        assert outcomes[red]["outcome"] == "applied"
+        assert (outcomes[rejected]["reason"], outcomes[rejected]["key"]) == ("condition_failed", key)
+        before = three["c"].cpu_seconds()
+        time.sleep(0.5)
+        assert three["c"].cpu_seconds() - before < 0.2, "the stream keeps the node busy"
 
 
 # One change of one key

@@ -46,6 +46,24 @@ def test_every_node_tells_of_which_write_another_is_a_duplicate(cluster: Cluster
         assert told["revision"] == first["revision"]
 
 
+def test_a_duplicate_of_what_was_rejected_says_why(cluster: Cluster, key: str) -> None:
+    cluster["a"].put(key, "x")
+    answers = [one.put(key, "y", If_None_Match="*", Idempotency_Key=key) for one in (cluster["a"], cluster["b"])]
+    assert [answer.status for answer in answers] == [412, 412]
+    first, second = (answer.json for answer in answers)
+    assert (second["outcome"], second["duplicate_of"]) == ("duplicate", first["id"])
+    assert f"rejected because of '{key}' (condition_failed)" in second["message"]
+    for told in (second, cluster["c"].fate(second["id"], "?wait=green").json):
+        assert (told["duplicate_outcome"], told["reason"], told["key"]) == ("rejected", "condition_failed", key)
+
+
+def test_a_duplicate_of_what_did_its_else_says_so(cluster: Cluster, key: str) -> None:
+    txn = {"if": [{"key": key, "exists": True}], "then": [], "else": [{"put": {"key": key, "value": "x"}}]}
+    answers = [one.txn(txn, Idempotency_Key=key).json for one in (cluster["a"], cluster["b"])]
+    assert [answer["succeeded"] for answer in answers] == [False, False]
+    assert cluster["c"].fate(answers[1]["id"], "?wait=green").json["succeeded"] is False
+
+
 FORGETFUL = "from kvstore.store import state\nstate.IDEMPOTENCY_POSITIONS = 10"
 """A prelude that makes nodes remember idempotency keys for ten messages of the log."""
 

@@ -187,6 +187,9 @@ def test_urls_are_repeated_or_separated_by_commas(node: Node) -> None:
         (RED, 3),
         ({**GREEN, "outcome": "rejected", "reason": "condition_failed"}, 4),
         ({**GREEN, "outcome": "expired"}, 1),
+        ({**GREEN, "outcome": "duplicate", "duplicate_outcome": "applied"}, 0),
+        ({**GREEN, "outcome": "duplicate", "duplicate_outcome": "rejected", "reason": "not_a_number"}, 4),
+        ({**GREEN, "outcome": "duplicate", "duplicate_outcome": "yielded"}, 4),
     ],
 )
 def test_write_tells_what_became_of_it(content: object, code: int, node: Node) -> None:

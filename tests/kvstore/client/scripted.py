@@ -51,6 +51,7 @@ class World:
     nodes: dict[str, list[Scripted] | Callable[[Request], Scripted]] = field(default_factory=dict)
     streams: dict[str, list[list[bytes | str]]] = field(default_factory=dict)
     """Per node, the pieces of its streams, one list for each that is opened."""
+    stream_headers: dict[str, str] = field(default_factory=dict)
     now: float = 1_000.0
     asked: list[tuple[str, Request]] = field(default_factory=list)
     pauses: list[float] = field(default_factory=list)
@@ -122,4 +123,4 @@ class World:
             return self._heard(url, request)
         self.asked.append((url, request))
         self._stream, self._url = streams.pop(0), url
-        return Reply(url, 200)
+        return Reply(url, 200, self.stream_headers)

@@ -22,46 +22,46 @@ def test_a_run_lasts_as_long_as_messages_are_of_one_view() -> None:
     assert run.followed_by(TWO, 4) == Run(TWO, 4)
 
 
-def test_a_message_is_judged_if_its_run_began_after_its_component() -> None:
-    in_primary, red = Basis(0, {}, base=3), Basis(0, {})
+def test_a_message_is_judged_if_its_run_began_after_what_its_sender_knew_as_green() -> None:
+    in_primary, red = Basis(0, {}, line=3), Basis(0, {})
     assert Run(ONE, 3).judged_by(in_primary) is None
-    assert Run(ONE, 2).judged_by(in_primary) is None, "what left in this view earlier had waited for it"
+    assert Run(ONE, 2).judged_by(in_primary) is None
     assert Run(ONE, 4).judged_by(in_primary) is in_primary
     assert Run(ONE, 0).judged_by(red) is red
 
 
-def put(node: Node, sender: str, view: int, base: int) -> list[str]:
-    """Lets a node put k in a primary component that began at `base`, and returns the kinds of conflicts it met."""
-    done = node.apply(Write((Put("k", b""),)), sender=sender, view=view, basis=Basis(0, {}, base))
+def put(node: Node, sender: str, view: int, line: int) -> list[str]:
+    """Lets a node put k in a primary component, with so many green messages, and returns the conflicts it met."""
+    done = node.apply(Write((Put("k", b""),)), sender=sender, view=view, basis=Basis(0, {}, line))
     return [one.kind for one in done[0].conflicts]
 
 
 def test_within_a_component_nothing_conflicts_also_after_a_restart(node: Node) -> None:
     for place in range(4):
-        assert put(node, "ab"[place % 2], view=1, base=0) == []
+        assert put(node, "ab"[place % 2], view=1, line=0) == []
         node.checkpoint()
         node.restart()
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_after_a_message_of_another_view_it_has_merged(node: Node, is_restarted: bool) -> None:
-    assert put(node, "a", view=1, base=0) == []
-    assert put(node, "b", view=2, base=1) == []
+    assert put(node, "a", view=1, line=0) == []
+    assert put(node, "b", view=2, line=1) == []
     if is_restarted:
         node.checkpoint()
         node.restart()
-    assert put(node, "c", view=1, base=0) == ["overwrote"]
-    assert put(node, "b", view=2, base=1) == ["overwrote"], "its component had ended as well"
-    assert put(node, "c", view=3, base=4) == [], "another begins"
+    assert put(node, "c", view=1, line=0) == ["overwrote"]
+    assert put(node, "b", view=2, line=1) == ["overwrote"], "its component had ended as well"
+    assert put(node, "c", view=3, line=4) == [], "another begins"
 
 
 def test_the_run_is_known_after_a_start_from_a_checkpoint() -> None:
     node = Node(MemoryDisk())
-    put(node, "a", view=1, base=0)
-    put(node, "b", view=2, base=1)
+    put(node, "a", view=1, line=0)
+    put(node, "b", view=2, line=1)
     node.checkpoint()
     node.restart()
-    assert put(node, "d", view=2, base=1) == []
+    assert put(node, "d", view=2, line=1) == []
 
 
 # In a cluster

@@ -204,7 +204,7 @@ def test_the_bytes_of_a_batch_stay_what_they_are() -> None:
     assert msgpack.unpackb(encode_batch([b"one", b"two"], 17, 5)) == [3, 17, 5, None, b"one", b"two"]
     basis = Basis(7, {"b.2": 4, "a.1": 9})
     assert msgpack.unpackb(encode_batch([], 17, 5, basis)) == [4, 17, 5, [None, 7, "a.1", 9, "b.2", 4]]
-    assert msgpack.unpackb(encode_batch([], 17, 5, Basis(7, {}, base=3))) == [4, 17, 5, [3, 7]]
+    assert msgpack.unpackb(encode_batch([], 17, 5, Basis(7, {}, line=3))) == [4, 17, 5, [3, 7]]
 
 
 @pytest.mark.parametrize("sizes", [[], [0], [300] * 20, [70_000] * 3, [1] * 70_000, [VALUE_BYTES_MAX]])

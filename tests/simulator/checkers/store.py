@@ -174,7 +174,8 @@ class TentativeLook:
     """Names the reader, and how many times it had begun anew."""
     node: str
     interest: Interest
-    colors: frozenset[Color]
+    reads_changes: bool
+    """Whether it reads changes at all."""
     events: tuple[TentativeEvent, ...]
     changes: tuple[Change, ...]
     now: Mapping[MessageId, Color]

@@ -253,7 +253,7 @@ MUTANTS = [
     ),
     Mutant(
         "the red state knows nothing of idempotency keys that are not green",
-        ("read_levels",),
+        ("read_levels", "previewed"),
         (Edit(RedState, "remembered", "known if known is not None else ", ""),),
         first_seed=39,
     ),
@@ -282,18 +282,19 @@ MUTANTS = [
     Mutant(
         "writes conflict in a primary component",
         ("conflicts_found", "equal_states", "durable_tree"),
-        (Edit(Store, "_basis", "self._log.queue.base if self._log.stage is Stage.PRIMARY else None", "None"),),
+        (Edit(Store, "_basis", "self._log.queue.green if self._log.stage is Stage.PRIMARY else None", "None"),),
     ),
     Mutant(
         "a write whose primary component ended first meets no conflict",
         ("conflicts_found", "equal_states", "durable_tree"),
-        (Edit(Run, "judged_by", "self.start <= basis.base", "True"),),
+        (Edit(Run, "judged_by", "self.start <= basis.line", "True"),),
         test=test_order_run.test_a_write_whose_primary_component_ended_first_conflicts_with_what_the_next_one_wrote,
     ),
     Mutant(
         "messages of another view do not end a run",
         ("conflicts_found", "equal_states", "durable_tree"),
         (Edit(Run, "followed_by", "self if view == self.view else Run(view, position)", "self"),),
+        test=test_order_run.test_a_write_whose_primary_component_ended_first_conflicts_with_what_the_next_one_wrote,
     ),
     Mutant(
         "every message begins a run",
@@ -301,9 +302,9 @@ MUTANTS = [
         (Edit(Run, "followed_by", "self if view == self.view else ", ""),),
     ),
     Mutant(
-        "a primary component seems to begin where it is now",
+        "a message seems to be sent when one message less was green",
         ("conflicts_found", "equal_states", "durable_tree"),
-        (Edit(Store, "_basis", "self._log.queue.base if", "self._log.queue.green if"),),
+        (Edit(Store, "_basis", "self._log.queue.green if", "self._log.queue.green - 1 if"),),
     ),
     Mutant(
         "the run is not in the checkpoint",
@@ -415,12 +416,12 @@ MUTANTS = [
     ),
     Mutant(
         "changes in memory are read one revision too late",
-        ("watched_once",),
+        ("watched_once", "tentative_seen"),
         (Edit(GreenState, "changes", "checkpoint.changes[0].revision\n", "checkpoint.changes[0].revision + 1\n"),),
     ),
     Mutant(
         "changes on disk are looked for in memory",
-        ("watched_once", "store.watcher"),
+        ("watched_once", "store.watcher", "tentative_seen"),
         (Edit(GreenState, "changes", "if skipped < 0:", "if False:"),),
     ),
     Mutant(
@@ -541,10 +542,9 @@ MUTANTS = [
         test=test_tentative_feed.test_what_is_green_and_waits_to_be_applied_is_not_called_red_again,
     ),
     Mutant(
-        "who watches one colour does not see what comes to it",
+        "who does not read changes is not told how a write ended that changed something",
         ("tentative_seen",),
-        (Edit(TentativeFeed, "_recolor", "[one for one in watchers if one not in before]", "()"),),
-        test=test_tentative_feed.test_who_watches_one_colour_sees_writes_leave_it_and_come_to_it,
+        (Edit(TentativeFeed, "applied", "watcher.reads_changes and ", ""),),
     ),
     Mutant(
         "a watcher that lost events is not told",

@@ -12,7 +12,7 @@ from kvstore.store.feed import Interest
 from kvstore.store.history import Change, Compacted
 from kvstore.store.replies import Overloaded
 from kvstore.store.store import Store
-from kvstore.store.tentative_feed import ALL_COLORS, TentativeWatcher
+from kvstore.store.tentative_feed import TentativeWatcher
 from tests.simulator.checkers.store import PreviewLook, TentativeLook
 from tests.simulator.store.client_gateway import ClientGateway
 from tests.simulator.store.plan import StorePlan
@@ -20,7 +20,6 @@ from tests.simulator.store.watcher import INTERESTS
 
 PREVIEWS_MAX = 4
 """Most previews of a reader that are compared with the model in a run: the model begins with an empty state."""
-COLORS = (ALL_COLORS, ALL_COLORS, ALL_COLORS, frozenset({Color.RED}), frozenset({Color.YELLOW, Color.GREEN}))
 
 
 class TentativeReader:
@@ -59,8 +58,8 @@ class TentativeReader:
         self._leave()  # where it was asked to twice
         self._stay += 1
         self._store, self._next = store, store.green.revision + 1
-        interest, colors = self._random.choice(INTERESTS), self._random.choice(COLORS)
-        self._watcher = store.tentative_feed.add(interest, lambda: None, colors)
+        interest, reads_changes = self._random.choice(INTERESTS), self._random.random() < 0.7
+        self._watcher = store.tentative_feed.add(interest, lambda: None, reads_changes)
         self._read(self._stay, store)
 
     def _read(self, stay: int, store: Store) -> None:
@@ -74,19 +73,19 @@ class TentativeReader:
             return
         events = tuple(watcher.take(self._random.choice((1, 3, 1_000))))
         changes: tuple[Change, ...] = ()
-        if not watcher.has_events and Color.GREEN in watcher.colors:
+        if not watcher.has_events and watcher.reads_changes:
             try:
                 changes = self._changes(store, watcher.interest)
             except Compacted:
                 self._arrive(store)
                 return
-        has_changes = Color.GREEN in watcher.colors and self._next <= store.green.revision
+        has_changes = watcher.reads_changes and self._next <= store.green.revision
         is_all = not watcher.has_events and not has_changes
         look = TentativeLook(
             (self._number, stay),
             self._node,
             watcher.interest,
-            watcher.colors,
+            watcher.reads_changes,
             events,
             changes,
             self._colors(store),

@@ -15,7 +15,7 @@ from kvstore.store.red_state import Preview
 from kvstore.store.replies import Accepted, Ack, Answer, Done, Failed, Trouble
 from kvstore.store.state import Applied, Basis, Item, Outcome, Verdict, Why
 from kvstore.store.store import Store
-from kvstore.store.tentative_feed import ALL_COLORS, Recolored, Settled, TentativeEvent, TentativeWrite
+from kvstore.store.tentative_feed import Recolored, Settled, TentativeEvent, TentativeWrite
 from kvstore.store.write_codec import encode_batch, encode_write
 from tests.simulator.checkers import Violation
 from tests.simulator.checkers.acknowledged_writes import AcknowledgedWrites
@@ -560,8 +560,8 @@ IN_PRIMARY = Knowledge(0, frozenset(), base=0)
         (NOTHING, Basis(0, {}), OTHER_VIEW, 1),
         (Knowledge(1, frozenset()), Basis(1, {}), OTHER_VIEW, 0),
         (Knowledge(0, frozenset({name(1)})), Basis(0, {"a.1": 1}), OTHER_VIEW, 0),
-        (IN_PRIMARY, Basis(0, {}, base=0), VIEW, 0),
-        (IN_PRIMARY, Basis(0, {}, base=0), OTHER_VIEW, 1),
+        (IN_PRIMARY, Basis(0, {}, line=0), VIEW, 0),
+        (IN_PRIMARY, Basis(0, {}, line=0), OTHER_VIEW, 1),
     ],
 )
 @pytest.mark.parametrize("write", [TWO, YIELDING, Write((TWO,), (Exists("k", False),))])
@@ -582,7 +582,7 @@ def test_conflicts_found_catches_a_node_that_does_not_know_or_invents_one(write:
     past, applied = merged(write, Knowledge(1, frozenset()), Basis(0, {}))
     with pytest.raises(Violation, match="which is no conflict"):
         ConflictsFound(past).finished({"a": applied})
-    past, applied = merged(write, IN_PRIMARY, Basis(0, {}, base=1))
+    past, applied = merged(write, IN_PRIMARY, Basis(0, {}, line=1))
     with pytest.raises(Violation, match="a does not show"):
         ConflictsFound(past).finished({"a": applied})
 
@@ -616,9 +616,9 @@ def tentative(
     now: Mapping[MessageId, Color] | None = None,
     line: int = 0,
     interest: Interest = K,
-    colors: frozenset[Color] = ALL_COLORS,
+    reads_changes: bool = True,
 ) -> TentativeLook:
-    return TentativeLook((0, 1), "b", interest, colors, events, changes, now or {}, line, now is not None)
+    return TentativeLook((0, 1), "b", interest, reads_changes, events, changes, now or {}, line, now is not None)
 
 
 def see(*looks: TentativeLook, write: Put | Write = ONE) -> None:
@@ -632,10 +632,7 @@ def test_tentative_seen_accepts_what_appears_changes_its_colour_and_becomes_gree
     see(tentative(SHOWN, now=red), tentative(YELLOW, now=yellow), tentative(changes=(SEEN_1,), now={}, line=1))
     see(tentative(SHOWN, YELLOW, RED, now=red), tentative(), tentative(changes=(SEEN_1,), now={}, line=1))
     see(tentative(now=red, interest=L), tentative(now={}, line=1, interest=L))
-    only_yellow = frozenset({Color.YELLOW})
-    end = Settled("a.1.1.0", APPLIED)
-    looks = (SHOWN._replace(color=Color.YELLOW), RED, SHOWN._replace(color=Color.YELLOW), end)
-    see(tentative(*looks, now={}, line=1, colors=only_yellow))
+    see(tentative(SHOWN, Settled("a.1.1.0", APPLIED), now={}, line=1, reads_changes=False))
 
 
 def test_tentative_seen_accepts_the_outcome_of_what_changed_nothing() -> None:
@@ -650,7 +647,6 @@ def test_tentative_seen_accepts_the_outcome_of_what_changed_nothing() -> None:
         (tentative(SHOWN, SHOWN), "again"),
         (tentative(SHOWN._replace(operations=(TWO,))), "which should be"),
         (tentative(SHOWN, interest=L), "which should be None"),
-        (tentative(SHOWN, colors=frozenset({Color.YELLOW})), "which should be"),
         (tentative(YELLOW), "has not appeared, or has ended"),
         (tentative(SHOWN, RED), "is red now, which it was"),
         (tentative(SHOWN, Settled("a.1.1.0", APPLIED)), "which is the change"),
