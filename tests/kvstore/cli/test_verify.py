@@ -35,7 +35,7 @@ def test_a_damaged_one_is_named_with_what_to_do(data: Path, capfd: pytest.Captur
 def test_a_page_that_kills_the_process_is_damage(
     data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kvstore.cli.verify.verify", lambda directory: os.kill(os.getpid(), signal.SIGKILL))
+    monkeypatch.setattr("kvstore.cli.verify.verify", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
     assert main(["verify", str(data)]) == Exit.FAILED
     printed = capfd.readouterr().err
     assert "data.mdb is damaged (reading it ended with SIGKILL). Move the directory away" in printed
