@@ -6,6 +6,8 @@ ascend, a lookup finds each of them, there are as many as the table says, and ev
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +21,18 @@ from corel.trial_write import TRIAL_KEY
 _UNCHECKED = frozenset({b"ages", b"versions"})
 """Tables whose keys, or values that are in order too, are all there is."""
 
+_PROGRESS_STEP = 1_000
+"""After how many records of a table progress is told."""
+
 _INDEXES = frozenset({b"versions"})
 """Tables that have many values for a key, in order."""
 
 
-def verify(directory: Path) -> int:
+Progress = Callable[[int, int], None]
+"""Takes how many records have been read so far, and how many there are."""
+
+
+def verify(directory: Path, progress: Progress = lambda done, total: None) -> int:
     """Returns how many records there are, or raises `DiskError`. A damaged page may make LMDB end the process
     (SIGSEGV, SIGBUS, SIGABRT). The node may run meanwhile."""
     try:
@@ -32,20 +41,25 @@ def verify(directory: Path) -> int:
                 names = [bytes(key) for key, _ in transaction.cursor()]
             tables = [(name, environment.open_db(name, create=False)) for name in names]
             with environment.begin(buffers=True) as transaction:
-                return sum(_verify_table(transaction, name, table, directory) for name, table in tables)
+                total = sum(transaction.stat(table)["entries"] for _, table in tables)
+                steps = count(_PROGRESS_STEP, _PROGRESS_STEP)
+                return sum(
+                    _verify_table(transaction, name, table, directory, lambda: progress(next(steps), total))
+                    for name, table in tables
+                )
     except lmdb.Error as error:
         raise damaged(directory, str(error)) from error
 
 
-def _verify_table(transaction: Any, name: bytes, table: Any, directory: Path) -> int:
-    count, last = 0, (b"", b"")
+def _verify_table(transaction: Any, name: bytes, table: Any, directory: Path, on_step: Callable[[], None]) -> int:
+    records, last = 0, (b"", b"")
     is_index = name in _INDEXES
     with transaction.cursor(db=table) as cursor, transaction.cursor(db=table) as lookup:
         for view, value in cursor:
             key = bytes(view)
             place = (key, bytes(value) if is_index else b"")
             where = f"{name.decode(errors='replace')} {key!r}"
-            if count and place <= last:
+            if records and place <= last:
                 raise damaged(directory, f"{where} comes after {last[0]!r}")
             if not (
                 lookup.set_key_dup(key, value) if is_index else lookup.set_key(key) and lookup.value() == value
@@ -56,8 +70,10 @@ def _verify_table(transaction: Any, name: bytes, table: Any, directory: Path) ->
                     verified(value, b"" if key == b"identity" else name + b" " + key)
                 except WrongChecksum as error:
                     raise damaged(directory, f"{where} {error}") from None
-            count, last = count + 1, place
+            records, last = records + 1, place
+            if records % _PROGRESS_STEP == 0:
+                on_step()
     expected = transaction.stat(table)["entries"]
-    if count != expected:
-        raise damaged(directory, f"{name.decode(errors='replace')} has {count} records, not {expected}")
-    return count
+    if records != expected:
+        raise damaged(directory, f"{name.decode(errors='replace')} has {records} records, not {expected}")
+    return records

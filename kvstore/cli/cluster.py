@@ -48,7 +48,7 @@ def run_cluster(options: ClusterOptions, output: TextIO | None = None) -> int:
         file = ClusterFile.open(data, options.nodes)
         check_ports(options.http_port, file.nodes)
         plans = plan_nodes(options, file, data)
-        console = Console(output or sys.stdout, [plan.name for plan in plans])
+        console = Console(output, [plan.name for plan in plans])
         kept = "removed at the end; keep it with --data DIR" if is_temporary else "kept"
         nodes = "1 node; its" if file.nodes == 1 else f"{file.nodes} nodes; their"
         console.say(f"starting {nodes} files are in {data} ({kept})")

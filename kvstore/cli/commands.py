@@ -12,7 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from kvstore.cli.output import Exit, UsageError, fail, print_json, shown_value, table
+from kvstore.cli.node_state import NodeState, NotAStatus
+from kvstore.cli.output import Exit, UsageError, fail, print_json, shown_value
+from kvstore.cli.progress import progress
+from kvstore.cli.tables import print_table
 from kvstore.client import ANSWER_SECONDS, Client, ClientError, Reply, Request, RetryPolicy, Unreachable, key_path
 
 DEFAULT_URL = "http://127.0.0.1:8001"
@@ -150,18 +153,23 @@ def _fate(content: Mapping[str, Any]) -> str:
 
 def log(options: argparse.Namespace) -> int:
     query = {**_query(limit=options.limit), "from": str(options.first or 0)}
-    return _report(options, _send(options, Request("GET", "/v1/log", query)), _log_table)
+    reply = _send(options, Request("GET", "/v1/log", query))
+    if options.json or not reply.is_success:
+        return _report(options, reply, str)
+    _print_log(reply.json())
+    return Exit.OK
 
 
-def _log_table(page: Mapping[str, Any]) -> str:
+def _print_log(page: Mapping[str, Any]) -> None:
     rows = [
         (str(entry["position"]), entry["color"], entry["id"], _operations(entry["operations"]))
         for entry in page["entries"]
     ]
     if not rows:
-        return f"there is nothing from position {page['next']} on"
-    shown = table(("position", "color", "message", "operations"), rows)
-    return f"{shown}\n\nwhat follows: corelkv log --from {page['next']}"
+        print(f"there is nothing from position {page['next']} on")
+        return
+    print_table(("position", "color", "message", "operations"), rows)
+    print(f"\nwhat follows: corelkv log --from {page['next']}")
 
 
 def _operations(operations: Sequence[Mapping[str, Any]]) -> str:
@@ -175,52 +183,20 @@ def _operations(operations: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
-def status(options: argparse.Namespace) -> int:
-    found = [_status_of(url) for url in _known_urls(options)]
-    if options.json:
-        print_json(found)
-    else:
-        header = ("node", "state", "view", "green", "yellow", "red", "revision", "url")
-        print(table(header, [_status_row(status) for status in found]))
-        for status in found:
-            for warning in status.get("warnings", ()):
-                print(f"{status['node']}: {warning}")
-    return Exit.OK if any("error" not in status for status in found) else Exit.UNREACHABLE
-
-
-def _known_urls(options: argparse.Namespace) -> list[tuple[str, str]]:
-    """Returns the name and the URL of every node of the cluster. The URL is empty if it is not known."""
-    return [(node["name"], node.get("url") or "") for node in _cluster_of(options)]
-
-
-def _status_of(node: tuple[str, str]) -> dict[str, Any]:
-    name, url = node
+def status_of(name: str, url: str | None) -> dict[str, Any]:
+    """Returns what a node says of itself, with its URL, or `error`."""
+    found = {"node": name, "url": url or None}
     if not url:
-        return {"node": name, "url": None, "error": "its URL is not known: start nodes with --urls"}
+        return {**found, "error": "its URL is not known: start nodes with --urls"}
     try:
         with Client(url) as client:
             reply = client.send(Request("GET", "/v1/status", answer_seconds=5.0))
-        return (
-            {**reply.json(), "url": url}
-            if reply.is_success
-            else {"node": name, "url": url, "error": reply.message}
-        )
-    except (ClientError, Unreachable) as error:
-        return {"node": name, "url": url, "error": str(error)}
-
-
-def _status_row(status: Mapping[str, Any]) -> tuple[str, ...]:
-    url = status["url"] or "unknown (see --urls)"
-    if "error" in status:
-        return (status["node"], "unreachable", "", "", "", "", "", url)
-    green, yellow = status["green"], status["yellow"]
-    return (
-        status["node"],
-        status["state"].replace("_", " ") + ("" if status.get("voter", True) else ", no vote"),
-        ",".join(status["view"]["members"]),
-        *map(str, (green["line"], yellow["line"], status["red"], green["revision"])),
-        url,
-    )
+        if not reply.is_success:
+            return {**found, "error": reply.message}
+        NodeState.of(content := reply.json())
+        return {**content, "url": url}
+    except (ClientError, Unreachable, NotAStatus) as error:
+        return {**found, "error": str(error)}
 
 
 # Chaos
@@ -229,7 +205,7 @@ def _status_row(status: Mapping[str, Any]) -> tuple[str, ...]:
 def partition(options: argparse.Namespace) -> int:
     sides = [[name.strip() for name in side.split(",") if name.strip()] for side in options.sides.split("|")]
     sides = [side for side in sides if side]
-    nodes = _cluster_of(options)
+    nodes = cluster_of(options)
     check_sides(sides, [node["name"] for node in nodes])
     spoiled = {}
     for side in sides:
@@ -257,7 +233,7 @@ def check_sides(sides: Sequence[Sequence[str]], names: Sequence[str]) -> None:
 
 
 def heal(options: argparse.Namespace) -> int:
-    nodes = _cluster_of(options)
+    nodes = cluster_of(options)
     requests = {node["name"]: Request("DELETE", "/v1/chaos") for node in nodes}
     return _apply_chaos(options, nodes, requests, [[node["name"] for node in nodes]])
 
@@ -273,25 +249,31 @@ def _apply_chaos(
     status = _send_to_all(options, nodes, requests)
     if status is not Exit.OK or options.json or options.no_wait:
         return status
-    end = time.monotonic() + NOTICE_SECONDS
-    while not _have_noticed(nodes, sides):
-        if time.monotonic() > end:
-            print(f"{done}; not every node has noticed yet: see corelkv status")
-            return Exit.OK
-        time.sleep(0.1)
-    print(f"{done}; every node has noticed")
+    if _await_notice(nodes, sides):
+        print(f"{done}; every node has noticed")
+    else:
+        print(f"{done}; not every node has noticed yet: see corelkv status")
     return Exit.OK
 
 
-def _have_noticed(nodes: Sequence[Mapping[str, Any]], sides: Sequence[Sequence[str]]) -> bool:
-    for node in nodes:
-        status = _status_of((node["name"], node["url"]))
-        [side] = [side for side in sides if node["name"] in side]
-        if "error" in status or sorted(status["view"]["members"]) != sorted(side):
-            return False
-        if status["state"] not in ("primary", "non_primary"):
-            return False
+def _await_notice(nodes: Sequence[Mapping[str, Any]], sides: Sequence[Sequence[str]]) -> bool:
+    """Returns whether every node has its new view before `NOTICE_SECONDS` are over."""
+    end = time.monotonic() + NOTICE_SECONDS
+    with progress("nodes that have noticed", len(nodes)) as advance:
+        while (count := sum(_has_noticed(node, sides) for node in nodes)) < len(nodes):
+            advance(count)
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.1)
     return True
+
+
+def _has_noticed(node: Mapping[str, Any], sides: Sequence[Sequence[str]]) -> bool:
+    status = status_of(node["name"], node["url"])
+    [side] = [side for side in sides if node["name"] in side]
+    if "error" in status or sorted(status["view"]["members"]) != sorted(side):
+        return False
+    return status["state"] in ("primary", "non_primary")
 
 
 def _send_to_all(
@@ -335,11 +317,13 @@ def _send(options: argparse.Namespace, request: Request) -> Reply:
         return client.send(request)
 
 
-def _cluster_of(options: argparse.Namespace) -> list[dict[str, Any]]:
+def cluster_of(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Returns every node of the roster, as the node that was asked knows it; its own URL is the one that it was
+    asked by."""
     reply = _send(options, Request("GET", "/v1/cluster"))
     if not reply.is_success:
         raise ClientError(reply.message)
-    return list(reply.json()["nodes"])
+    return [{**node, "url": reply.url} if node.get("me") else node for node in reply.json()["nodes"]]
 
 
 def _query(**parameters: object) -> dict[str, str]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from kvstore.cli.commands import client_of
 from kvstore.cli.output import Exit, UsageError, on_one_line, print_json_line, shown_value
+from kvstore.cli.progress import Advance, is_shown, progress
+from kvstore.cli.tables import Row, print_rows
 from kvstore.client import (
     Change,
     Client,
@@ -16,6 +20,7 @@ from kvstore.client import (
     Decided,
     Event,
     Item,
+    KeyRevision,
     Operation,
     Preview,
     Recolored,
@@ -24,6 +29,11 @@ from kvstore.client import (
     Version,
     WatchEvent,
 )
+
+T = TypeVar("T")
+
+_COUNT_STEP = 100
+"""After how many keys the bar moves: drawing takes longer than printing a key."""
 
 # Lists
 
@@ -39,19 +49,51 @@ def list_keys(options: argparse.Namespace) -> int:
     with client_of(options) as client:
         if options.count:
             return _print_count(options, client, asked)
-        if options.keys_only:
-            for key in islice(client.keys(**asked), options.limit):
-                _print(options, key.key, {"key": key.key, "revision": key.revision})
-        else:
-            for item in islice(client.list(**asked), options.limit):
-                _print(options, f"{item.key}\t{on_one_line(item.value)}", _item_json(item))
+        with _progress(options, client, asked) as advance:
+            if options.keys_only:
+                keys = _counted(islice(client.keys(**asked), options.limit), advance)
+                _print_all(options, ("key", "revision"), keys, _key_row, _key_json)
+            else:
+                items = _counted(islice(client.list(**asked), options.limit), advance)
+                _print_all(options, ("key", "revision", "value"), items, _item_row, _item_json)
     return Exit.OK
 
 
 def _print_count(options: argparse.Namespace, client: Client, asked: Any) -> int:
     found = client.count(**asked)
-    _print(options, str(found.count), {"count": found.count, "revision": found.revision})
+    if options.json:
+        print_json_line({"count": found.count, "revision": found.revision})
+    else:
+        print(found.count)
     return Exit.OK
+
+
+def _progress(options: argparse.Namespace, client: Client, asked: Any) -> AbstractContextManager[Advance]:
+    """A list that goes to a file says how far it is. On a terminal the list itself shows that."""
+    if sys.stdout.isatty() or not is_shown():
+        return nullcontext(lambda done: None)
+    count = client.count(**{name: value for name, value in asked.items() if name != "page_size"}).count
+    return progress("keys", count if options.limit is None else min(count, options.limit))
+
+
+def _counted(items: Iterable[T], advance: Advance) -> Iterator[T]:
+    for done, item in enumerate(items, 1):
+        yield item
+        if done % _COUNT_STEP == 0:
+            advance(done)
+
+
+def _key_row(key: KeyRevision) -> Row:
+    return Row((key.key, str(key.revision or "")), key.key)
+
+
+def _key_json(key: KeyRevision) -> object:
+    return {"key": key.key, "revision": key.revision}
+
+
+def _item_row(item: Item) -> Row:
+    value = on_one_line(item.value)
+    return Row((item.key, str(item.revision or ""), value), f"{item.key}\t{value}")
 
 
 def _item_json(item: Item) -> dict[str, object]:
@@ -161,14 +203,16 @@ def _change_json(change: Change) -> dict[str, object]:
 
 def history(options: argparse.Namespace) -> int:
     with client_of(options) as client:
-        for version in islice(client.history(options.key), options.limit):
-            _print(options, _version_line(version), _version_json(version))
+        versions = islice(client.history(options.key), options.limit)
+        _print_all(options, ("revision", "what", "value", "write"), versions, _version_row, _version_json)
     return Exit.OK
 
 
-def _version_line(version: Version) -> str:
-    what = "delete" if version.value is None else f"put\t{on_one_line(version.value)}"
-    return f"{version.revision}\t{what}\t(write {version.write})"
+def _version_row(version: Version) -> Row:
+    value = on_one_line(version.value)
+    what, line = ("delete", "delete") if version.value is None else ("put", f"put\t{value}")
+    line = f"{version.revision}\t{line}\t(write {version.write})"
+    return Row((str(version.revision), what, value, version.write), line)
 
 
 def _version_json(version: Version) -> dict[str, object]:
@@ -183,32 +227,46 @@ def conflicts(options: argparse.Namespace) -> int:
         raise UsageError("a preview has no revisions yet: leave --from out")
     with client_of(options) as client:
         if options.preview:
-            for preview in islice(client.preview(options.prefix), options.limit):
-                _print(options, _preview_line(preview), preview.details)
+            previews = islice(client.preview(options.prefix), options.limit)
+            previewed = ("color", "outcome", "keys", "write")
+            _print_all(options, previewed, previews, _preview_row, lambda preview: preview.details)
         else:
-            for conflict in islice(client.conflicts(options.first, options.prefix), options.limit):
-                _print(options, _conflict_line(conflict), conflict.details)
+            found = islice(client.conflicts(options.first, options.prefix), options.limit)
+            header = ("kind", "key", "write", "value", "other write", "other")
+            _print_all(options, header, found, _conflict_row, lambda conflict: conflict.details)
     return Exit.OK
 
 
-def _conflict_line(conflict: Conflict) -> str:
-    value = "" if conflict.value is None else f" {on_one_line(conflict.value)}"
+def _conflict_row(conflict: Conflict) -> Row:
+    value = on_one_line(conflict.value)
     if (operation := conflict.operation) is not None:
-        value = f" {operation.kind} {on_one_line(operation.value) if operation.by is None else operation.by}"
-    line = f"{conflict.kind}\t{conflict.key}\t{conflict.write}{value}"
-    if conflict.other_write is None:
-        return line
-    other = "" if conflict.other_value is None else f" {on_one_line(conflict.other_value)}"
-    return f"{line}\t(other: {conflict.other_write}{other})"
+        value = f"{operation.kind} {on_one_line(operation.value) if operation.by is None else operation.by}"
+    other = on_one_line(conflict.other_value)
+    line = f"{conflict.kind}\t{conflict.key}\t{_side(conflict.write, value)}"
+    if conflict.other_write is not None:
+        line += f"\t(other: {_side(conflict.other_write, other)})"
+    return Row((conflict.kind, conflict.key, conflict.write, value, conflict.other_write or "", other), line)
 
 
-def _preview_line(preview: Preview) -> str:
+def _side(write: str, value: str) -> str:
+    return f"{write} {value}" if value else write
+
+
+def _preview_row(preview: Preview) -> Row:
     keys = ", ".join(str(change.get("key")) for change in preview.details.get("changes", ()))
-    return f"{preview.color}\t{preview.outcome}\t{keys}\t(write {preview.write})"
+    line = f"{preview.color}\t{preview.outcome}\t{keys}\t(write {preview.write})"
+    return Row((preview.color, preview.outcome, keys, preview.write), line)
 
 
-def _print(options: argparse.Namespace, line: str, content: object) -> None:
+def _print_all(
+    options: argparse.Namespace,
+    header: Sequence[str],
+    items: Iterable[T],
+    row: Callable[[T], Row],
+    content: Callable[[T], object],
+) -> None:
     if options.json:
-        print_json_line(content)
+        for item in items:
+            print_json_line(content(item))
     else:
-        print(line)
+        print_rows(header, map(row, items))

@@ -15,6 +15,7 @@ from kvstore.cli.cluster import ClusterOptions, run_cluster
 from kvstore.cli.cluster_file import NODES, ClusterError
 from kvstore.cli.commands import DEFAULT_URL
 from kvstore.cli.output import EXITS, Exit, UsageError, fail
+from kvstore.cli.status import status as show_status
 from kvstore.client import CorelError, Unreachable
 
 
@@ -258,7 +259,17 @@ def _add_feeds(subparsers: Any) -> None:
 
 
 def _add_inspection(subparsers: Any) -> None:
-    status = _add(subparsers, "status", commands.status, "show every node: its state, view and lines", "\n--json")
+    status = _add(
+        subparsers,
+        "status",
+        show_status,
+        "show every node: its state, view and lines",
+        "\n--json\n--watch             # until Ctrl-C; in a pipe, one line for each change",
+    )
+    status.add_argument("--watch", action="store_true", help="go on, until Ctrl-C")
+    status.add_argument(
+        "--interval", type=_seconds, metavar="S", help="with --watch: ask every S seconds (default 0.5)"
+    )
     log = _add(
         subparsers,
         "log",
@@ -343,6 +354,16 @@ def _number(text: str) -> int:
     if not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.05 <= seconds <= 3_600.0:
+        raise argparse.ArgumentTypeError(f"between 0.05 and 3600 seconds, not {text}")
+    return seconds
 
 
 def _port(text: str) -> int:

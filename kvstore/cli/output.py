@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from base64 import b64encode
 from collections.abc import Sequence
 from enum import IntEnum
+from typing import TextIO
 
 
 class Exit(IntEnum):
@@ -61,7 +63,17 @@ def on_one_line(value: bytes | None) -> str:
         text = value.decode()
     except UnicodeDecodeError:
         return f"<{len(value)} bytes>"
+    return printable(text)
+
+
+def printable(text: str) -> str:
+    """Returns text without control characters: keys are chosen by anyone, and a terminal obeys what it is sent."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def is_live_terminal(stream: TextIO) -> bool:
+    """Returns whether lines can be overwritten there. A pipe or a dumb terminal gets plain lines."""
+    return stream.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
 
 
 def print_json(content: object) -> None:
@@ -74,6 +86,7 @@ def print_json_line(content: object) -> None:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Returns a table as plain text. `tables` prints it in the form that suits where it goes."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     lines = (
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (header, *rows)

@@ -18,9 +18,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, TextIO
 
+from kvstore.cli.progress import progress
 from kvstore.client import AsyncClient, Request, Unreachable
 
 _LINE_BYTES_MAX = 65_536
@@ -62,11 +64,12 @@ class WaitTimes:
 class Console:
     """Prints lines, each with the name of the node that it comes from, in colour on a terminal."""
 
-    def __init__(self, output: TextIO, names: Sequence[str]) -> None:
+    def __init__(self, output: TextIO | None, names: Sequence[str]) -> None:
         self._output = output
+        """`None` is stdout, which is another one while a bar is shown below what is printed."""
         self._width = max(map(len, names), default=1)
         self._colors = dict(zip(names, _COLORS * len(names), strict=False))
-        self._has_colors = output.isatty() and not os.environ.get("NO_COLOR")
+        self._has_colors = (output or sys.stdout).isatty() and not os.environ.get("NO_COLOR")
         self.on_lost: Callable[[], None] = lambda: None
         """Called when the output cannot be written any more, as in `corelkv cluster | head`."""
 
@@ -84,7 +87,7 @@ class Console:
 
     def _print(self, text: str) -> None:
         try:
-            print(text, file=self._output, flush=True)
+            print(text, file=self._output or sys.stdout, flush=True)
         except (BrokenPipeError, ValueError):
             self.on_lost()
 
@@ -269,14 +272,14 @@ class Supervisor:
     async def _announce(self) -> None:
         """Waits until every node answers or is given up, and then for a primary component, but not without end;
         says which nodes are up."""
-        await asyncio.gather(*(self._wait_ready(node) for node in self._nodes))
+        await self._await_all("nodes that are up", self._nodes)
         living = [node for node in self._nodes if not node.is_given_up]
         if not living:
             return
         is_primary = False
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._waits.primary):
-                await asyncio.gather(*(self._wait_ready(node, "?need=primary") for node in living))
+                await self._await_all("nodes in a primary component", living, "?need=primary")
                 is_primary = True
         up = (
             "all nodes are up"
@@ -286,6 +289,16 @@ class Supervisor:
         state = "" if is_primary else "; there is no primary component yet, so writes are red"
         self._console.say(f"{up}{state}")
         self._console.show(welcome(self._plans, {node.plan.name: node.pid for node in self._nodes}))
+
+    async def _await_all(self, what: str, nodes: Sequence[_Watched], query: str = "") -> None:
+        with progress(what, len(nodes)) as advance:
+            ready = count(1)
+
+            async def wait(node: _Watched) -> None:
+                await self._wait_ready(node, query)
+                advance(next(ready))
+
+            await asyncio.gather(*map(wait, nodes))
 
     async def _wait_ready(self, node: _Watched, query: str = "") -> None:
         request = Request("GET", f"/readyz{query}", answer_seconds=1.0)
