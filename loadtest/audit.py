@@ -33,6 +33,7 @@ class Verdict:
 class Audit:
     verdicts: tuple[Verdict, ...]
     counts: dict[str, int] = field(default_factory=dict)
+    delays: dict[str, dict[str, float]] = field(default_factory=dict)
 
     @property
     def is_good(self) -> bool:
@@ -58,7 +59,7 @@ def judge(ledger: Ledger, revision: int) -> Audit:
         found = question(ledger, revision)
         first = tuple(islice(found, SHOWN_MAX))
         verdicts.append(Verdict(check, first, len(first) + sum(1 for _ in found)))
-    return Audit(tuple(verdicts), counts(ledger))
+    return Audit(tuple(verdicts), counts(ledger), ledger.delays())
 
 
 def counts(ledger: Ledger) -> dict[str, int]:

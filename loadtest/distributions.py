@@ -60,7 +60,8 @@ class Zipfian:
             self._items, self._zeta = 0, 0.0
         self._zeta += sum(1.0 / rank**self._theta for rank in range(self._items + 1, items + 1))
         self._items = items
-        self._eta = (1.0 - (2.0 / items) ** (1.0 - self._theta)) / (1.0 - self._zeta_two / self._zeta)
+        if items > 2:  # the formula is for the ranks after the first two
+            self._eta = (1.0 - (2.0 / items) ** (1.0 - self._theta)) / (1.0 - self._zeta_two / self._zeta)
 
 
 class ScrambledZipfian:

@@ -103,7 +103,8 @@ class FeedCheck:
             self._last = event.revision - 1 if event.write_id else event.revision
         expected = self._last + 1 if event.write_id else self._last
         if event.revision != expected:
-            self._fault(event.revision, f"revision {event.revision} came where {expected} was expected")
+            self.fail(f"revision {event.revision} came where {expected} was expected")
+            self._last = event.revision - 1 if event.write_id else event.revision
         if not event.write_id:
             return
         if self._first is None:
@@ -119,7 +120,8 @@ class FeedCheck:
             self._tell(FeedLine(self._watcher, self._first, self._last, self._digest.text))
         self._first, self._digest = None, FeedDigest()
 
-    def _fault(self, revision: int, fault: str) -> None:
+    def fail(self, fault: str) -> None:
+        """Tells that something is wrong with the feed."""
         self.end()
-        self._tell(FeedLine(self._watcher, revision, revision, "", fault))
-        self._last = revision - 1
+        place = self._last or 0
+        self._tell(FeedLine(self._watcher, place, place, "", fault))

@@ -24,7 +24,7 @@ from loadtest.nemesis import Nemesis
 from loadtest.nodes import Nodes
 from loadtest.record import Recorder, RecordFiles, WriteLine, wall_ms
 from loadtest.session import Bench
-from loadtest.statistics import Window, statistics_of
+from loadtest.statistics import statistics_of
 from loadtest.workloads import Keys, record_key, value_of
 
 _LOAD_PUTS = 100
@@ -90,7 +90,7 @@ class Gathering:
         seconds = (stats.last_request_timestamp or 0.0) - (stats.start_time or 0.0)
         found: dict[str, Any] = {
             "seconds": round(seconds, 1),
-            "rows": statistics_of(stats.entries.values(), seconds),
+            "rows": statistics_of(stats.entries.values(), stats.total, seconds),
         }
         shape = self._environment.shape_class
         if shape is not None and hasattr(shape, "knee_steps"):
@@ -99,15 +99,18 @@ class Gathering:
 
     def show_progress(self) -> None:
         """Writes once a second how it goes, for whoever started this process."""
-        window = Window()
         while True:
             gevent.sleep(1.0)
             runner = self._environment.runner
             if self._directory is None or runner is None:
                 continue
-            stats = self._environment.stats
-            seen = window.look(stats.entries.values(), time.monotonic())
-            now = {"users": runner.user_count, "failures": stats.total.num_failures, **seen._asdict()}
+            total = self._environment.stats.total
+            now = {
+                "users": runner.user_count,
+                "requests_per_second": total.current_rps,
+                "failures": total.num_failures,
+                "p99_ms": total.get_current_response_time_percentile(0.99) or 0.0,
+            }
             (self._directory / "progress.json.new").write_text(json.dumps(now))
             (self._directory / "progress.json.new").rename(self._directory / "progress.json")
 

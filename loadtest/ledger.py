@@ -18,6 +18,7 @@ _ROWS = 10_000
 _TABLES = f"""
     CREATE TABLE writes (worker, {", ".join(WRITE_FIELDS)});
     CREATE TABLE feeds (worker, watcher, first INTEGER, last INTEGER, digest, fault);
+    CREATE TABLE delays (worker, what, duration_ms REAL);
     CREATE TABLE unfinished (file);
     CREATE TABLE log (id TEXT, position INTEGER, color TEXT, PRIMARY KEY (id, position)) WITHOUT ROWID;
     CREATE TABLE feed (revision INTEGER PRIMARY KEY, id TEXT, key TEXT);
@@ -31,6 +32,13 @@ _INDICES = """
     CREATE INDEX feed_by_id ON feed (id);
     CREATE INDEX fates_by_id ON fates (id);
 """
+
+_RECORD_TABLES = {
+    "write": ("writes", ("worker", *WRITE_FIELDS)),
+    "feed": ("feeds", ("worker", "watcher", "first", "last", "digest", "fault")),
+    "delay": ("delays", ("worker", "what", "duration_ms")),
+}
+"""Which fields of which lines of the record go where."""
 
 
 class LogRow(NamedTuple):
@@ -84,23 +92,12 @@ class Ledger:
         """Takes over the lines of one file of a record."""
         is_finished = False
         for bunch in _bunches(lines):
-            self.add_writes(line for line in bunch if line["kind"] == "write")
-            self._insert(
-                "feeds",
-                (
-                    [line.get(name) for name in ("worker", "watcher", "first", "last", "digest", "fault")]
-                    for line in bunch
-                    if line["kind"] == "feed"
-                ),
-                6,
-            )
+            for kind, (table, names) in _RECORD_TABLES.items():
+                rows = ([line.get(name) for name in names] for line in bunch if line["kind"] == kind)
+                self._insert(table, rows, len(names))
             is_finished = bunch[-1]["kind"] == "end"
         if not is_finished:
             self._insert("unfinished", [(name,)], 1)
-
-    def add_writes(self, lines: Iterable[dict[str, Any]]) -> None:
-        names = ("worker", *WRITE_FIELDS)
-        self._insert("writes", ([line.get(name) for name in names] for line in lines), len(names))
 
     def add_log(self, rows: Iterable[LogRow]) -> None:
         for bunch in _bunches(rows):
@@ -143,6 +140,18 @@ class Ledger:
         """Returns the first and the last revision that the feed has; (1, 0) for an empty one."""
         first, last = next(self.rows("SELECT min(revision), max(revision) FROM feed"))
         return (1, 0) if first is None else (first, last)
+
+    def delays(self) -> dict[str, dict[str, float]]:
+        """Returns how long things took that are no requests."""
+        found = {}
+        for what, count in list(self.rows("SELECT what, count(*) FROM delays GROUP BY what")):
+            ranked = (
+                "SELECT round(duration_ms, 1) FROM delays WHERE what = ? ORDER BY duration_ms LIMIT 1 OFFSET ?"
+            )
+            shares = {"p50_ms": 0.5, "p99_ms": 0.99, "max_ms": 1.0}
+            places = {name: min(count - 1, int(count * share)) for name, share in shares.items()}
+            found[what] = {"count": count, **{name: self.one(ranked, what, at) for name, at in places.items()}}
+        return found
 
 
 def _bunches(rows: Iterable[T]) -> Iterator[list[T]]:

@@ -13,8 +13,7 @@ from locust.runners import WorkerRunner
 
 from loadtest.gathering import Gathering
 from loadtest.options import add_options
-from loadtest.shapes import Knee, Shape, shape_of
-from loadtest.statistics import Window
+from loadtest.shapes import Knee, Observed, Shape, shape_of
 from loadtest.users import (
     Batcher,
     Counter,
@@ -43,12 +42,10 @@ class Load(LoadTestShape):
     def __init__(self) -> None:
         super().__init__()
         self._shape: Shape | None = None
-        self._window = Window()
 
     def reset_time(self) -> None:
         super().reset_time()
         self._shape = None
-        self._window = Window()
 
     def tick(self) -> tuple[int, float] | None:
         assert self.runner is not None
@@ -56,8 +53,9 @@ class Load(LoadTestShape):
             options: Any = self.runner.environment.parsed_options
             users, seconds = int(options.num_users or 1), options.run_time
             self._shape = shape_of(options.shape, users, float(seconds) if seconds else None, options.knee_p99_ms)
-        elapsed = self.get_run_time()
-        return self._shape.at(elapsed, self._window.look(self.runner.stats.entries.values(), elapsed))
+        total = self.runner.stats.total
+        p99 = total.get_current_response_time_percentile(0.99) or 0.0
+        return self._shape.at(self.get_run_time(), Observed(total.current_rps, p99))
 
     def knee_steps(self) -> dict[str, Any] | None:
         """Returns what a search for the knee has found."""

@@ -2,8 +2,8 @@
 
 Each generator of load has a file of its own. Its first line is `begin` and its last `end`; a file without the
 last is of a generator that died, and may lack what it did at the end. In between are `write` lines, one for each
-attempt, and `feed` lines, one for each stretch of a feed that a watcher has seen. docs/loadtest.md describes
-every field."""
+attempt, and `feed` lines, one for each stretch of a feed that a watcher has seen, and `delay` lines.
+docs/loadtest.md describes every field."""
 
 from __future__ import annotations
 
@@ -95,6 +95,15 @@ class FeedLine:
     """What was wrong: a gap, a repetition."""
 
 
+@dataclass(slots=True)
+class DelayLine:
+    """How long something took that is no request."""
+
+    what: str
+    """`red to green`: from sending a red write to seeing it green; `watch`: from making a value to its event."""
+    duration_ms: float
+
+
 class FeedDigest:
     """A digest of a stretch of a feed: SHA-256 over `<revision> <write id>` lines."""
 
@@ -129,6 +138,9 @@ class Recorder:
 
     def feed(self, line: FeedLine) -> None:
         self._add({"kind": "feed", "worker": self.worker, **asdict(line)})
+
+    def delay(self, line: DelayLine) -> None:
+        self._add({"kind": "delay", "worker": self.worker, **asdict(line)})
 
     def close(self) -> None:
         self._add({"kind": "end", "worker": self.worker, "lines": self._count, "time_ms": wall_ms()})

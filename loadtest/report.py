@@ -55,6 +55,10 @@ def section(summary: dict[str, Any], samples: Sequence[dict[str, Any]]) -> str:
         _table(
             ("what", "how many"), ((name.replace("_", " "), count) for name, count in summary["writes"].items())
         ),
+        _table(
+            ("from … to …", "how many", "p50 ms", "p99 ms", "max ms"),
+            ((what, *delay.values()) for what, delay in summary["delays"].items()),
+        ),
         "<h2>Lines and faults</h2>",
         "<p>For each node, sampled once a second: messages that are not green yet (red above yellow, left scale), "
         "the green line (right scale), and its state. Upright lines are faults, dashed ones heals; what they were "

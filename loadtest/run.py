@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from loadtest.audit import LOST, Audit
-from loadtest.cluster import OwnCluster, start_process
+from loadtest.cluster import OwnCluster, free_ports, start_process
 from loadtest.evidence import SAMPLE, Follower, audit_run
 from loadtest.levels import Judged, Levels
 from loadtest.nodes import NodeError, Nodes
@@ -122,7 +123,8 @@ def locust_command(urls: Sequence[str], supervisor: int | None, options: RunOpti
     if options.chaos:
         command += ["--chaos", *(["--supervisor", str(supervisor)] if supervisor else [])]
     if options.workers:
-        command += ["--processes", str(options.workers)]
+        port = str(free_ports(1))
+        command += ["--processes", str(options.workers), "--master-bind-port", port, "--master-port", port]
     return [*command, *options.locust]
 
 
@@ -158,6 +160,8 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # workers that a master has left behind
 
 
 def progress_line(elapsed: float, output: Path, latest: dict[str, dict[str, Any]]) -> str:
@@ -202,6 +206,7 @@ def _conclude(audit: Audit, levels: Levels, options: RunOptions, output: Path, f
         },
         "feed_problem": feed_problem,
         "writes": audit.counts,
+        "delays": audit.delays,
         "growth": slopes(samples),
         "faults": read_faults(output),
         "statistics": statistics,
@@ -219,6 +224,8 @@ def _show(audit: Audit, judged: Sequence[Judged], summary: dict[str, Any], outpu
         f"p99 {total['p99_ms']} ms, {total['failures']:,} failures, {len(summary['faults'])} faults"
     )
     say("writes: " + ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in audit.counts.items()))
+    for what, delay in audit.delays.items():
+        say(f"{what}: p50 {delay['p50_ms']:,.0f} ms, p99 {delay['p99_ms']:,.0f} ms, max {delay['max_ms']:,.0f} ms")
     say("service levels:")
     for one in judged:
         say(f"  {one}")

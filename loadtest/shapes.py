@@ -7,13 +7,18 @@ import math
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from loadtest.statistics import Observed
-
 STEPS = 5
 KNEE_GROWTH = 1.25
 """How many times as many users each step of `Knee` has as the one before."""
 KNEE_GAIN_LEAST = 1.05
 """How many times as many requests/s a step must bring for the next step to be tried."""
+
+
+class Observed(NamedTuple):
+    """What the last seconds were like."""
+
+    requests_per_second: float
+    p99_ms: float
 
 
 class Level(NamedTuple):

@@ -5,23 +5,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections import deque
 from uuid import uuid4
 
 import gevent
 from locust import task
 from locust.env import Environment
 
-from loadtest.feed import FeedCheck, FeedEvent, Lost, follow
-from loadtest.record import Certainty, WriteLine
+from loadtest.feed import FeedCheck, Lost, follow
+from loadtest.record import Certainty, DelayLine, WriteLine
 from loadtest.session import CorelUser, kv_path
 from loadtest.workloads import MIXES, SCAN_KEYS_MAX, Action, distribution_of, lateness_ms, value_of
 
 SWAP_KEYS = 4
 COUNTER_KEYS = 8
 TXN_PUTS = 10
-PENDING_MAX = 200
-"""How many red writes a user follows until they are green; it writes no more of them meanwhile."""
 LATENESS_EVERY = 20
 """Of how many events a watcher reports the lateness of one."""
 
@@ -148,58 +145,47 @@ class Batcher(CorelUser):
 
 
 class RedWriter(CorelUser):
-    """Writes where there is no majority, if there is such a place, and follows what it wrote until it is green.
-    The time that takes is in the statistics as `GREEN red write`."""
+    """Writes where there is no majority, if there is such a place, and follows one write at a time until it is
+    green: how long that takes is in the record."""
 
     weight = 2
 
     def __init__(self, environment: Environment) -> None:
         super().__init__(environment)
-        self._pending: deque[tuple[str, float]] = deque()
+        self._followed: tuple[str, float] | None = None
+        """The id of a write that was not green, and when it was sent."""
 
     @task
     def write_red(self) -> None:
-        if len(self._pending) < PENDING_MAX:
-            self._find_minority()
-            key = f"red/{self.rng.randrange(200):03}"
-            line = WriteLine("red", key, "")
-            self.write("PUT", kv_path(key, ack="red"), line, value_of(self.rng, self.bench.value_bytes))
-            if line.certainty == Certainty.ACKNOWLEDGED and line.id:
-                self._pending.append((line.id, time.perf_counter()))
-        self._ask_for_oldest()
+        self._find_minority()
+        key = f"red/{self.rng.randrange(200):03}"
+        began = time.perf_counter()
+        line = WriteLine("red", key, "")
+        self.write("PUT", kv_path(key, ack="red"), line, value_of(self.rng, self.bench.value_bytes))
+        if line.certainty == Certainty.ACKNOWLEDGED and line.id and self._followed is None:
+            self._followed = line.id, began
+        self._ask_for_followed()
 
     def _find_minority(self) -> None:
         """Once in a while looks for a node outside the primary component, and makes it this user's own."""
         if self.rng.random() < 0.1:
             host = self.rng.choice(self.bench.hosts)
-            with self.client.get(f"{host}/v1/status", name="GET status", catch_response=True) as answer:
-                if answer.status_code == 200 and not json.loads(answer.content)["primary"]:
-                    self.home = host
-                elif answer.status_code == 0:
-                    answer.success()  # a node that is down is no answer either way
+            found = self.read(f"{host}/v1/status", "GET status")
+            if found.status_code == 200 and not json.loads(found.content)["primary"]:
+                self.home = host
 
-    def _ask_for_oldest(self) -> None:
-        if not self._pending:
-            return
-        write_id, began = self._pending[0]
-        answer = self.read(f"/v1/writes/{write_id}", "GET write")
-        if answer.status_code != 200 or json.loads(answer.content)["color"] != "green":
-            self._pending.rotate(-1)
-            return
-        self._pending.popleft()
-        self.environment.events.request.fire(
-            request_type="GREEN",
-            name="GREEN red write",
-            response_time=(time.perf_counter() - began) * 1000.0,
-            response_length=0,
-            exception=None,
-            context={},
-        )
+    def _ask_for_followed(self) -> None:
+        if self._followed is not None:
+            write_id, began = self._followed
+            answer = self.read(f"/v1/writes/{write_id}", "GET write")
+            if answer.status_code == 200 and json.loads(answer.content)["color"] == "green":
+                self.bench.recorder.delay(DelayLine("red to green", (time.perf_counter() - began) * 1000.0))
+                self._followed = None
 
 
 class Watcher(CorelUser):
     """Watches everything, on one node after the other, and checks that nothing is missing and nothing comes
-    twice. How late changes come is in the statistics as `WATCH lateness`."""
+    twice. How late changes come is in the record."""
 
     fixed_count = 1
 
@@ -217,28 +203,15 @@ class Watcher(CorelUser):
     def _watch(self) -> None:
         hosts = self.bench.hosts
         place = hosts.index(self.home)
-        check = FeedCheck(f"{self.bench.recorder.worker}/{place}", self.bench.recorder.feed)
+        recorder = self.bench.recorder
+        check = FeedCheck(f"{recorder.worker}/{place}", recorder.feed)
         try:
             for number, event in enumerate(follow([*hosts[place:], *hosts[:place]], None, gevent.sleep)):
                 check.take(event)
-                if event.write_id and number % LATENESS_EVERY == 0:
-                    self._report(event)
+                lateness = lateness_ms(event.value) if number % LATENESS_EVERY == 0 else None
+                if lateness is not None:
+                    recorder.delay(DelayLine("watch", max(0.0, lateness)))
         except Lost as lost:
-            self._fire(0.0, lost)
+            check.fail(str(lost))
         finally:
             check.end()
-
-    def _report(self, event: FeedEvent) -> None:
-        lateness = lateness_ms(event.value)
-        if lateness is not None:
-            self._fire(lateness, None)
-
-    def _fire(self, milliseconds: float, problem: Exception | None) -> None:
-        self.environment.events.request.fire(
-            request_type="WATCH",
-            name="WATCH lateness",
-            response_time=max(0.0, milliseconds),
-            response_length=0,
-            exception=problem,
-            context={},
-        )
