@@ -13,6 +13,7 @@ from loadtest.evidence import SAMPLE, audit_run
 from loadtest.levels import LevelError
 from loadtest.nodes import NodeError, Nodes
 from loadtest.run import RunOptions, run
+from loadtest.shapes import SHAPES
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,13 +43,14 @@ def _parser() -> argparse.ArgumentParser:
     run_.add_argument(
         "--workers", type=int, default=0, help="processes that make the load (0: one, without a master)"
     )
+    run_.add_argument("--shape", choices=SHAPES, default="soak", help="how the number of users changes (soak)")
     run_.add_argument("--chaos", action="store_true", help="partition, kill and heal nodes meanwhile")
     run_.add_argument("--level", action="append", default=[], metavar="NAME=LIMIT", help="a service level")
     run_.add_argument("--levels", type=Path, metavar="FILE", help="service levels from a TOML file")
     run_.add_argument(
         "--output", type=Path, metavar="DIR", help="for report and record (default: build/load/TIME)"
     )
-    run_.add_argument("--web", action="store_true", help="with Locust's web page; the audit follows when it ends")
+    run_.add_argument("--web", action="store_true", help="with Locust's page on port 8089 meanwhile")
     run_.add_argument("locust", nargs="*", metavar="-- OPTION", help="options of the locustfile, after --")
     audit = commands.add_parser("audit", help="judge a run by its record", allow_abbrev=False)
     audit.add_argument("directory", type=Path, help="what the run had as --record")

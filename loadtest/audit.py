@@ -163,13 +163,14 @@ def _swaps(ledger: Ledger, revision: int) -> Iterator[str]:
         yield f"revision {expected} of {key} was replaced more than once: by {ids}"
     question = """
         WITH chain AS (
-            SELECT key, revision, id, lag(revision, 1, 0) OVER (PARTITION BY key ORDER BY revision) AS before
+            SELECT key, revision, id, lag(revision) OVER (PARTITION BY key ORDER BY revision) AS before
             FROM feed WHERE key IN (SELECT DISTINCT key FROM writes WHERE operation = 'swap')
         )
         SELECT c.id, c.key, c.revision, w.expected_revision, c.before FROM chain c JOIN writes w ON w.id = c.id
-        WHERE w.expected_revision != c.before"""
-    for write_id, key, at, expected, before in ledger.rows(question):
-        yield f"{write_id} replaced revision {expected} of {key}, but revision {at} came after {before}"
+        WHERE CASE WHEN c.before IS NULL THEN w.expected_revision >= ? ELSE w.expected_revision != c.before END"""
+    first, _ = ledger.feed_range()  # what was replaced before it is not known
+    for write_id, key, at, expected, before in ledger.rows(question, first):
+        yield f"{write_id} replaced revision {expected} of {key}, but revision {at} came after {before or 'none'}"
 
 
 def _feeds(ledger: Ledger, revision: int) -> Iterator[str]:

@@ -92,6 +92,8 @@ class Gathering:
             "seconds": round(seconds, 1),
             "rows": statistics_of(stats.entries.values(), stats.total, seconds),
         }
+        if self._environment.runner is not None:
+            found["exceptions"] = [one["msg"] for one in self._environment.runner.exceptions.values()]
         shape = self._environment.shape_class
         if shape is not None and hasattr(shape, "knee_steps"):
             found["knee"] = shape.knee_steps()

@@ -51,6 +51,7 @@ def section(summary: dict[str, Any], samples: Sequence[dict[str, Any]]) -> str:
         ),
         "<h2>Audit</h2>",
         _table(("check", "", "first offences"), map(_check, summary["audit"].items())),
+        *(f'<p class="bad">{escape(problem)}</p>' for problem in summary["problems"]),
         "<h2>Writes</h2>",
         _table(
             ("what", "how many"), ((name.replace("_", " "), count) for name, count in summary["writes"].items())

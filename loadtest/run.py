@@ -40,6 +40,7 @@ class RunOptions:
     duration: float = 60.0
     users: int = 50
     workers: int = 0
+    shape: str = "soak"
     chaos: bool = False
     level: Sequence[str] = ()
     levels: Path | None = None
@@ -106,8 +107,6 @@ def _run_on(urls: list[str], supervisor: int | None, options: RunOptions, levels
         say("the users have stopped; waiting until everything is green everywhere")
         nodes.heal_if_disturbed()
         follower.stop(nodes.await_quiet(90.0, lambda problem: None))
-        if follower.problem:
-            say(f"the feed that was followed: {follower.problem}")
         audit = audit_run(output, nodes, say, options.sample)
     return _conclude(audit, levels, options, output, follower.problem)
 
@@ -117,9 +116,9 @@ def locust_command(urls: Sequence[str], supervisor: int | None, options: RunOpti
         *(sys.executable, "-m", "locust", "-f", str(Path(__file__).parent / "locustfile.py")),
         *("--host", ",".join(urls), "--record", str(output), "--html", str(output / "report.html")),
         *("--users", str(options.users), "--run-time", f"{options.duration:g}s", "--stop-timeout", "10"),
-        *("--only-summary", "--loglevel", "WARNING"),
+        *("--shape", options.shape, "--only-summary", "--loglevel", "WARNING"),
     ]
-    command += ["--web-host", "127.0.0.1"] if options.web else ["--headless"]
+    command += ["--web-host", "127.0.0.1", "--autostart", "--autoquit", "1"] if options.web else ["--headless"]
     if options.chaos:
         command += ["--chaos", *(["--supervisor", str(supervisor)] if supervisor else [])]
     if options.workers:
@@ -144,7 +143,7 @@ def _run_locust(command: list[str], options: RunOptions, output: Path, sampler: 
                 say(f"{'':>7}  -- {fault['text']}")
             faults_shown = len(faults)
             say(progress_line(elapsed, output, sampler.latest))
-            if not options.web and elapsed > options.duration + _GRACE_SECONDS:
+            if elapsed > options.duration + _GRACE_SECONDS:
                 raise NodeError(f"Locust did not end in time; {output}/locust.log may say why")
     finally:
         _stop(process)
@@ -195,16 +194,18 @@ def _conclude(audit: Audit, levels: Levels, options: RunOptions, output: Path, f
     statistics = json.loads((output / "statistics.json").read_text())
     judged = levels.judge(statistics["rows"], audit.offences(LOST))
     samples = read_samples(output / "samples.jsonl")
+    problems = [f"a user failed: {text}" for text in statistics["exceptions"]]
+    if feed_problem:
+        problems.append(f"the feed that was followed: {feed_problem}")
+    is_good = audit.is_good and not problems and all(one.is_kept for one in judged)
+    chosen = ("users", "duration", "shape", "chaos", "workers")
     summary = {
-        "verdict": "good" if audit.is_good and not feed_problem and all(one.is_kept for one in judged) else "bad",
-        "options": {"users": options.users, "duration": options.duration, "chaos": options.chaos},
+        "verdict": "good" if is_good else "bad",
+        "options": {name: getattr(options, name) for name in chosen},
         "levels": [{"name": one.name, "limit": one.limit, "measured": one.measured} for one in judged],
         "missed": [one.name for one in judged if not one.is_kept],
-        "audit": {
-            verdict.check: {"offences": verdict.count, "first": list(verdict.offences)}
-            for verdict in audit.verdicts
-        },
-        "feed_problem": feed_problem,
+        "audit": {one.check: {"offences": one.count, "first": list(one.offences)} for one in audit.verdicts},
+        "problems": problems,
         "writes": audit.counts,
         "delays": audit.delays,
         "growth": slopes(samples),
@@ -214,7 +215,7 @@ def _conclude(audit: Audit, levels: Levels, options: RunOptions, output: Path, f
     (output / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     extend_report(output / "report.html", summary, samples)
     _show(audit, judged, summary, output)
-    return bool(summary["verdict"] == "good")
+    return is_good
 
 
 def _show(audit: Audit, judged: Sequence[Judged], summary: dict[str, Any], output: Path) -> None:
@@ -232,6 +233,8 @@ def _show(audit: Audit, judged: Sequence[Judged], summary: dict[str, Any], outpu
     say("audit:")
     for line in audit.lines():
         say(line)
+    for problem in summary["problems"]:
+        say(f"  FAILED {problem}")
     for name, growth in summary["growth"].items():
         say(
             f"{name}: {growth['anonymous_bytes'] / 2**20:.1f} MiB of memory, growing by "

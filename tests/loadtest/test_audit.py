@@ -141,6 +141,10 @@ def swap_one_revision_twice(story: Story) -> None:
     story.line("b.1.1.0")["expected_revision"] = 0
 
 
+def swap_what_was_never_there(story: Story) -> None:
+    story.line("a.1.3.0")["expected_revision"] = 2
+
+
 def miss_an_event(story: Story) -> None:
     story.fault = "revision 7 came where 6 was expected"
 
@@ -183,6 +187,7 @@ def break_off(story: Story) -> None:
         (count_too_little, "counters are exact"),
         (count_too_much, "counters are exact"),
         (swap_one_revision_twice, "swaps replace one another"),
+        (swap_what_was_never_there, "swaps replace one another"),
         (miss_an_event, "feeds are gapless, in order and equal"),
         (follow_with_a_gap, "feeds are gapless, in order and equal"),
         (follow_too_little, "feeds are gapless, in order and equal"),
@@ -214,6 +219,12 @@ def test_an_unknown_addition_may_count_or_not(value: int, is_good: bool) -> None
     story = Story()
     story.counters = dict.fromkeys(NODES, value)
     assert story.judged().is_good is is_good
+
+
+def test_a_swap_of_what_the_feed_does_not_have_any_more_is_no_offence() -> None:
+    story = Story()
+    story.feed = story.feed[3:]
+    assert story.judged().is_good
 
 
 def test_an_addition_that_was_repeated_until_it_was_known_counts_once() -> None:

@@ -55,6 +55,7 @@ def test_the_section_is_added_to_locusts_page_and_escapes_what_it_shows(tmp_path
         "levels": [{"name": "p99_ms", "limit": 500.0, "measured": 700.0}],
         "missed": ["p99_ms"],
         "audit": {"every write is there": offence},
+        "problems": ["a user failed: <b>"],
         "writes": {"acknowledged": 1_234},
         "delays": {"watch": {"count": 3, "p50_ms": 1.0, "p99_ms": 2.0, "max_ms": 3.0}},
         "growth": {},
@@ -64,6 +65,7 @@ def test_the_section_is_added_to_locusts_page_and_escapes_what_it_shows(tmp_path
     text = page.read_text()
     assert text.index("Locust") < text.index('id="corelkv"') < text.index("</body>")
     assert "<script>" not in text
+    assert "<b>" not in text
     assert "&lt;script&gt;" in text
     assert "missed" in text
     assert "1,234" in text
