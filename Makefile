@@ -14,13 +14,22 @@ LAYER ?= transport
 SEEDS ?= 1-500
 NODES ?= 3-9
 REPETITIONS ?= 20
+DURATION ?= 60
+USERS ?= 50
+SHAPE ?= soak
+WORKERS ?= 0
+CHAOS ?= 0
+LOAD_NODES = $(if $(filter file,$(origin NODES)),3,$(NODES))
+LOAD_OPTIONS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check simulate settle mutants explore scenarios bench setup clean
+.PHONY: help run test check simulate settle mutants explore scenarios bench load setup clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 	@echo "  options: LAYER=$(LAYER) (or membership, corel, store) SEEDS=$(SEEDS) NODES=$(NODES) REPETITIONS=$(REPETITIONS) PYTHON=$(PYTHON)"
+	@echo "  of make load: DURATION=$(DURATION) USERS=$(USERS) NODES=$(LOAD_NODES) SHAPE=$(SHAPE) (or step, spike, knee) CHAOS=$(CHAOS) WORKERS=$(WORKERS)"
+	@echo "                LOAD_OPTIONS='--level p99_ms=500' (python -m loadtest run --help)"
 
 run: $(NODE) ## start three nodes on this machine (Ctrl-C stops them)
 	$(BIN)/corelkv cluster
@@ -63,6 +72,10 @@ bench: $(TEST) ## measure throughput, latency and CPU on this machine
 	$(BIN)/python -m tests.benchmarks.store
 	$(BIN)/python -m tests.benchmarks.failover
 
+load: $(TEST) ## load a cluster with Locust, audit it, write a report: make load DURATION=180 CHAOS=1
+	$(BIN)/python -m loadtest run --duration $(DURATION) --users $(USERS) --nodes $(LOAD_NODES) --shape $(SHAPE) \
+	    --workers $(WORKERS) $(if $(filter-out 0,$(CHAOS)),--chaos) $(LOAD_OPTIONS)
+
 setup: $(ALL) ## install everything, Spark and Locust too, into .venv
 
 clean: ## remove .venv and caches
@@ -80,7 +93,7 @@ $(NODE): $(VENV)/bin/python pyproject.toml constraints.txt
 	@touch $@
 
 $(TEST): $(VENV)/bin/python pyproject.toml constraints.txt
-	$(PIP_INSTALL) --editable '.[test,check]'
+	$(PIP_INSTALL) --editable '.[test,check,loadtest]'
 	@touch $(NODE) $@
 
 $(ALL): $(VENV)/bin/python pyproject.toml constraints.txt
