@@ -22,6 +22,7 @@ from kvstore.node.driver import Disk, Driver
 from kvstore.node.journal import JournalWriter
 from kvstore.node.lmdb_tree import LmdbTree
 from kvstore.node.metrics import Metrics
+from kvstore.node.milestones import Milestones
 from kvstore.node.stack import build_stack
 from kvstore.node.synced_numbers import ClockFloor, next_incarnation
 from kvstore.store import Store
@@ -63,6 +64,7 @@ class RestartingDriver:
         self._is_closing = False
         self._coming_back = ComingBack()
         self.metrics = Metrics()
+        self.milestones = Milestones()
         self.running_store: Store | None = None
         """The store while the node takes part and takes requests, else None."""
         self.log = LmdbLog(config.data, config.cluster, config.node, config.bootstrap, config.log.map_bytes)
@@ -138,7 +140,17 @@ class RestartingDriver:
             raise
         self._codec.bind(stack.log.generation)
         disk = Disk(self.log, self._tree, config.log.sync_stall_ms)
-        driver = Driver(stack, channel, self._codec, self._on_stopped, clock_floor, journal, disk, self.metrics)
+        driver = Driver(
+            stack,
+            channel,
+            self._codec,
+            self._on_stopped,
+            clock_floor,
+            journal,
+            disk,
+            self.metrics,
+            self.milestones,
+        )
         self._last_begun = driver
         self.metrics.begin(driver.counts, stack.log.queue, time.monotonic())
         try:
