@@ -119,6 +119,7 @@ def _show_address(address: Address) -> str:
 NAME = Kind("NAME", _name)
 TEXT = Kind("TEXT", _text)
 DIRECTORY = Kind("DIR", lambda text: Path(_text(text)))
+FILE = Kind("FILE", lambda text: Path(_text(text)))
 SWITCH = Kind("true|false", switch, lambda value: str(value).lower(), (bool,))
 ADDRESS = Kind("HOST:PORT", _address, _show_address)
 ADDRESSES = Kind(
@@ -146,6 +147,7 @@ KINDS: Mapping[str, Kind] = {
     "preset": _one_of(*PRESETS),
     "bootstrap": SWITCH,
     "chaos": SWITCH,
+    "supervisor": FILE,
     "journal": SWITCH,
     "log_level": _one_of("debug", "info", "warning", "error"),
     "log_format": _one_of("text", "json"),
