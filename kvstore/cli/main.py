@@ -309,9 +309,25 @@ def _add_chaos(subparsers: Any) -> None:
     )
     partition.add_argument("sides", help="all nodes: , between those who hear each other, | between sides")
     heal = _add(subparsers, "heal", commands.heal, "end all partitions and other disturbances", "")
+    replay = _add(
+        subparsers,
+        "replay",
+        _replay,
+        "perform a script of the console's laboratory again, with its timing",
+        "script.json\nscript.json --speed 2",
+    )
+    replay.add_argument("file", type=Path, help="as the console exported it")
+    replay.add_argument("--speed", type=_speed, default=1.0, metavar="X", help="times as fast (default 1)")
+    _add_client(replay)
     for parser in (partition, heal):
         parser.add_argument("--no-wait", action="store_true", help="do not wait until the nodes have noticed")
         _add_client(parser)
+
+
+def _replay(options: argparse.Namespace) -> int:
+    from kvstore.cli.replay import replay  # which needs asyncio, and other clients do not
+
+    return replay(options)
 
 
 def _add_read(parser: argparse.ArgumentParser) -> None:
@@ -343,6 +359,16 @@ def _number(text: str) -> int:
     if not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
+
+
+def _speed(text: str) -> float:
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = 0.0
+    if not 0.01 <= speed <= 100.0:
+        raise argparse.ArgumentTypeError(f"between 0.01 and 100, not {text}")
+    return speed
 
 
 def _port(text: str) -> int:
