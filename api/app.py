@@ -9,15 +9,22 @@ from time import perf_counter
 from typing import Any
 
 from api.answers import problem_response
+from api.console_files import PREFIX as CONSOLE
+from api.console_files import ConsoleApp
+from api.figures import Figures
 from api.http_protocol import DISCONNECTED
 from api.kv import KeyValueApp
 from api.lists import PATH as LISTS
 from api.lists import STREAMS_MAX, ListApp
 from api.measuring import KEYS, UNTIMED, Measuring, NotedStatus
+from api.origins import Origins, readable_by
 from api.problems import problem_of, trouble
 from api.requests import BodyBudget, ClientDisconnected, Receive, Scope, Send
 from api.routes import make_app
 from api.slices import Turns
+from api.status_stream import PATH as STATUS_STREAM
+from api.status_stream import STREAMS_MAX as STATUS_STREAMS_MAX
+from api.status_stream import StatusStreamApp
 from api.watch import PATH as WATCH
 from api.watch import WATCHERS_MAX, WatchApp
 from corel.disk_errors import DiskError
@@ -32,15 +39,19 @@ class App:
     """The ASGI application of a node. It also answers requests that end with an exception, and counts all of
     them."""
 
-    def __init__(self, node: Node, urls: Mapping[str, str]) -> None:
+    def __init__(self, node: Node, urls: Mapping[str, str], figures: Figures) -> None:
         budget = BodyBudget()
         self._keys = KeyValueApp(node, budget)
         turns = Turns()
         self._lists = ListApp(node, turns)
         self._watch = WatchApp(node)
+        self._status_stream = StatusStreamApp(node, urls, figures)
+        self._console = ConsoleApp(urls.values())
+        self._origins = Origins(urls.values())
         self._measuring = Measuring(node.metrics.http)
         node.metrics.http.queues.update(
             watchers=(lambda: node.watchers, WATCHERS_MAX),
+            status_streams=(lambda: self._status_stream.streams, STATUS_STREAMS_MAX),
             list_streams=(lambda: self._lists.streams, STREAMS_MAX),
             body_bytes=(lambda: budget.bytes_taken, budget.bytes_max),
         )
@@ -48,6 +59,13 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         begun_at = perf_counter()
+        answer, reader = self._origins.answer(scope)
+        if answer is not None:
+            await answer.send(send)
+            self._measuring.served(None, scope, answer.status, perf_counter() - begun_at)
+            return
+        if reader is not None:
+            send = readable_by(reader, send)
         status: int | None = _BROKEN
         template: str | None = KEYS
         try:
@@ -93,4 +111,9 @@ class App:
         if scope["path"] == WATCH:
             scope["state"][UNTIMED] = True
             return WATCH, self._watch
+        if scope["path"] == STATUS_STREAM:
+            scope["state"][UNTIMED] = True
+            return STATUS_STREAM, self._status_stream
+        if scope["path"] == "/" or scope["path"].startswith(CONSOLE):
+            return CONSOLE, self._console
         return None, self.documented

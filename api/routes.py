@@ -17,6 +17,7 @@ from api.answers import outcome_json, problem_response, write_response
 from api.conflicts import add_conflicts
 from api.history import add_history
 from api.kv_openapi import AckQuery, IdempotencyKey, TimeoutQuery, describe_keys
+from api.lab import add_lab
 from api.lists_openapi import describe_lists
 from api.measuring import UNTIMED
 from api.metrics import add_metrics
@@ -35,7 +36,7 @@ from api.requests import (
 from api.slices import Turns
 from api.status import cluster_json, log_json, status_json
 from api.transactions import transaction_of
-from api.watch_openapi import describe_watch
+from api.watch_openapi import describe_streams
 from corel import Color, MessageId, Stage
 from corel.disk_errors import DiskError
 from kvstore.node import Node
@@ -60,7 +61,7 @@ def make_app(node: Node, budget: BodyBudget, turns: Turns, urls: Mapping[str, st
     )
     _handle_errors(app, node)
     describe_keys(app)
-    describe_watch(app)
+    describe_streams(app)
     describe_lists(app)
     add_history(app, node, turns)
     add_conflicts(app, node, turns)
@@ -69,6 +70,7 @@ def make_app(node: Node, budget: BodyBudget, turns: Turns, urls: Mapping[str, st
     _add_probes(app, node)
     add_metrics(app, node)
     _add_chaos(app, node, budget)
+    add_lab(app, node, budget)
     schemas.complete(app.openapi(), node.config.roster.weights)
     return app
 
@@ -203,10 +205,6 @@ def _add_probes(app: FastAPI, node: Node) -> None:
         if status.stage is Stage.RECOVERING and not status.is_open:
             raise trouble(Trouble.TIMEOUT, "This node is still finding out who is connected. Ask again soon.")
         return {"ready": True, "state": str(status.stage)}
-
-    @app.get("/", include_in_schema=False, response_class=PlainTextResponse)
-    async def welcome() -> str:
-        return f"corelkv node {node.me.name}\n\n  /docs  the API\n  /v1/status  this node\n"
 
 
 def _add_chaos(app: FastAPI, node: Node, budget: BodyBudget) -> None:

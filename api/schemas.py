@@ -291,6 +291,7 @@ class ClusterNode(BaseModel):
     url: str | None
     connected: bool
     incarnation: int | None
+    last_heard_ms: Annotated[int | None, Field(description="when it was last heard, if it is not connected")]
     weight: int
 
 
@@ -316,6 +317,26 @@ class ChaosSettings(_Strict):
     duplication: _Share = 0.0
     delay_ms: _Delay = 0.0
     jitter_ms: _Delay = 0.0
+
+
+class LabActionKind(StrEnum):
+    KILL = "kill"
+    START = "start"
+
+
+class LabAction(_Strict):
+    action: LabActionKind
+
+
+class LabNode(BaseModel):
+    node: str
+    running: bool
+
+
+def lab_action_of(body: object) -> LabActionKind:
+    if isinstance(body, dict) and set(body) == {"action"} and body["action"] in list(LabActionKind):
+        return LabActionKind(body["action"])
+    raise Problem(400, "invalid_action", 'The body is {"action": "kill"} or {"action": "start"}.')
 
 
 def chaos_of(body: object, roster: Iterable[str]) -> Chaos:
@@ -440,6 +461,13 @@ def metrics_errors() -> Responses:
     return _errors(400, 405)
 
 
+def lab_responses() -> Responses:
+    return {
+        200: {"model": LabNode, "description": "It is done, or was so already"},
+        **_errors(400, 404, 405, 409, 413, 503),
+    }
+
+
 def ready_responses() -> Responses:
     return {200: {"model": Ready, "description": "Yes"}, **_errors(400, 405, 503)}
 
@@ -462,7 +490,7 @@ def definitions(models: Iterable[type[BaseModel]]) -> dict[str, Any]:
 def complete(document: dict[str, Any], roster: Iterable[str]) -> None:
     """Adds what FastAPI does not know to the document: the schemas of bodies that routes parse themselves, that a
     header may be absent but is never null, and which nodes there are."""
-    document["components"]["schemas"].update(definitions((Txn, ChaosSettings)))
+    document["components"]["schemas"].update(definitions((Txn, ChaosSettings, LabAction)))
     for path in document["paths"].values():
         for operation in path.values():
             for parameter in operation.get("parameters", ()):

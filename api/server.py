@@ -11,6 +11,7 @@ from typing import Any
 import uvicorn
 
 from api.app import App
+from api.figures import Figures
 from api.http_protocol import CONNECTIONS_MAX, IDLE_SECONDS, BoundedHttpProtocol
 from kvstore.node import Node
 from transport.udp import Address
@@ -51,8 +52,9 @@ def listen(http: Address) -> socket.socket:
 
 async def serve_http(node: Node, listener: socket.socket, urls: Mapping[str, str], stop: asyncio.Event) -> None:
     """Accepts requests until `stop` is set, then answers those in flight."""
+    figures = Figures(node)
     config = uvicorn.Config(
-        App(node, urls),
+        App(node, urls, figures),
         http=BoundedHttpProtocol,
         ws="none",
         lifespan="off",
@@ -76,7 +78,9 @@ async def serve_http(node: Node, listener: socket.socket, urls: Mapping[str, str
         node.leave()
 
     ending = asyncio.create_task(end())
+    sampling = asyncio.create_task(figures.run())
     try:
         await server.serve(sockets=[listener])
     finally:
         ending.cancel()
+        sampling.cancel()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
-from kvstore.node import LogEntry, LogPage, NodeStatus
+from kvstore.node import LogEntry, LogPage, Milestone, NodeStatus
 from kvstore.store import (
     Append,
     Delete,
@@ -47,7 +48,18 @@ def status_json(status: NodeStatus) -> dict[str, object]:
 
 
 def cluster_json(status: NodeStatus, urls: Mapping[str, str]) -> dict[str, object]:
+    return {
+        "view": _view_json(status),
+        "state": str(status.stage),
+        "primary": status.is_primary,
+        "nodes": members_json(status, urls),
+    }
+
+
+def members_json(status: NodeStatus, urls: Mapping[str, str]) -> list[dict[str, object]]:
+    """Returns what a node knows of every node of the roster: if it is connected, or when it was last heard."""
     present = {member.name: member for member in status.view.members}
+    now_ms = time.time() * 1_000.0
     nodes: list[dict[str, object]] = []
     for name, weight in status.weights.items():
         member = present.get(name)
@@ -59,13 +71,27 @@ def cluster_json(status: NodeStatus, urls: Mapping[str, str]) -> dict[str, objec
                 "me": name == status.me.name,
                 "connected": member is not None,
                 "incarnation": None if member is None else member.incarnation,
+                "last_heard_ms": _last_heard(name, status, now_ms) if member is None else None,
             }
         )
+    return nodes
+
+
+def _last_heard(name: str, status: NodeStatus, now_ms: float) -> int | None:
+    """Returns when a node that is not connected was last heard, by the wall clock. Rounded, so that it stays the
+    same while nothing is heard."""
+    silent_ms = status.silent_ms.get(name)
+    return None if silent_ms is None else round((now_ms - silent_ms) / 100.0) * 100
+
+
+def milestone_json(milestone: Milestone) -> dict[str, object]:
     return {
-        "view": _view_json(status),
-        "state": str(status.stage),
-        "primary": status.is_primary,
-        "nodes": nodes,
+        "number": milestone.number,
+        "time_ms": round(milestone.time_ms, 1),
+        "event": milestone.event,
+        "view": milestone.view,
+        "reason": milestone.reason,
+        "details": milestone.details,
     }
 
 

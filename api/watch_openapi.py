@@ -1,4 +1,5 @@
-"""Describes `/v1/watch` for the OpenAPI document. FastAPI only documents it; `watch` answers it."""
+"""Describes `/v1/watch` and `/v1/status/stream` for the OpenAPI document. FastAPI only documents them; `watch` and
+`status_stream` answer them."""
 
 from __future__ import annotations
 
@@ -9,8 +10,14 @@ from fastapi import FastAPI, Header, Query
 from api import schemas
 
 
-def describe_watch(app: FastAPI) -> None:
-    """Adds the call to the document. Its function is never called."""
+def describe_streams(app: FastAPI) -> None:
+    """Adds the calls to the document. Their functions are never called."""
+
+    @app.get("/v1/status/stream", response_model=None, tags=["node"], responses=schemas.stream_responses())
+    async def status_stream() -> None:
+        """This node's status as Server-Sent Events, whenever it changes: `status`, `milestones` (views, stages and
+        phases) and `figures` (one sample each second, and first those of the last minutes). The console is made of
+        it."""
 
     @app.get("/v1/watch", response_model=None, tags=["feeds"], responses=schemas.stream_responses())
     async def watch(

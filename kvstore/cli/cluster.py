@@ -19,6 +19,7 @@ from string import ascii_lowercase
 from typing import TextIO
 
 from kvstore.cli.cluster_file import ClusterError, ClusterFile
+from kvstore.cli.control import ControlServer
 from kvstore.cli.supervisor import Console, NodePlan, Supervisor
 
 HOST = "127.0.0.1"
@@ -47,16 +48,24 @@ def run_cluster(options: ClusterOptions, output: TextIO | None = None) -> int:
             data = options.data
         file = ClusterFile.open(data, options.nodes)
         check_ports(options.http_port, file.nodes)
-        plans = plan_nodes(options, file, data)
+        control = None
+        if options.chaos:  # in a directory of its own: a Unix socket's path is short, and the user's may not be
+            control = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="corelkv-")), "control")
+        plans = plan_nodes(options, file, data, control)
         console = Console(output, [plan.name for plan in plans])
         kept = "removed at the end; keep it with --data DIR" if is_temporary else "kept"
         nodes = "1 node; its" if file.nodes == 1 else f"{file.nodes} nodes; their"
         console.say(f"starting {nodes} files are in {data} ({kept})")
-        return asyncio.run(_supervise(plans, file, data, options.restart, console))
+        return asyncio.run(_supervise(plans, file, data, options.restart, console, control))
 
 
 async def _supervise(
-    plans: Sequence[NodePlan], file: ClusterFile, data: Path, restart: bool, console: Console
+    plans: Sequence[NodePlan],
+    file: ClusterFile,
+    data: Path,
+    restart: bool,
+    console: Console,
+    control: Path | None,
 ) -> int:
     def on_ready(name: str) -> None:
         nonlocal file
@@ -70,11 +79,16 @@ async def _supervise(
     supervisor = Supervisor(plans, console, restart, on_ready)
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, supervisor.interrupt)
-    return await supervisor.run()
+    async with contextlib.AsyncExitStack() as stack:
+        if control is not None:
+            await stack.enter_async_context(ControlServer(supervisor, control))
+        return await supervisor.run()
 
 
-def plan_nodes(options: ClusterOptions, file: ClusterFile, data: Path) -> list[NodePlan]:
-    """Returns how to start each node, named a, b, c and so on."""
+def plan_nodes(
+    options: ClusterOptions, file: ClusterFile, data: Path, control: Path | None = None
+) -> list[NodePlan]:
+    """Returns how to start each node, named a, b, c and so on. `control` is the supervisor's socket."""
     names = ascii_lowercase[: file.nodes]
     ports = {name: options.http_port + index for index, name in enumerate(names)}
     urls = {name: f"http://{HOST}:{port}" for name, port in ports.items()}
@@ -84,6 +98,7 @@ def plan_nodes(options: ClusterOptions, file: ClusterFile, data: Path) -> list[N
         *("--broadcast", f"{BROADCAST}:{options.port}"),
         *("--urls", ",".join(f"{name}={url}" for name, url in urls.items())),
         "--chaos" if options.chaos else "--no-chaos",
+        *(() if control is None else ("--supervisor", str(control))),
     )
     plans = []
     for name in names:

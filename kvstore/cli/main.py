@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -320,9 +321,25 @@ def _add_chaos(subparsers: Any) -> None:
     )
     partition.add_argument("sides", help="all nodes: , between those who hear each other, | between sides")
     heal = _add(subparsers, "heal", commands.heal, "end all partitions and other disturbances", "")
+    replay = _add(
+        subparsers,
+        "replay",
+        _replay,
+        "perform a script of the console's laboratory again, with its timing",
+        "script.json\nscript.json --speed 2",
+    )
+    replay.add_argument("file", type=Path, help="as the console exported it")
+    replay.add_argument("--speed", type=_speed, default=1.0, metavar="X", help="times as fast (default 1)")
+    _add_client(replay)
     for parser in (partition, heal):
         parser.add_argument("--no-wait", action="store_true", help="do not wait until the nodes have noticed")
         _add_client(parser)
+
+
+def _replay(options: argparse.Namespace) -> int:
+    from kvstore.cli.replay import replay  # which needs asyncio, and other clients do not
+
+    return replay(options)
 
 
 def _add_read(parser: argparse.ArgumentParser) -> None:
@@ -357,13 +374,21 @@ def _number(text: str) -> int:
 
 
 def _seconds(text: str) -> float:
+    return _between(text, 0.05, 3_600.0, " seconds")
+
+
+def _speed(text: str) -> float:
+    return _between(text, 0.01, 100.0)
+
+
+def _between(text: str, least: float, most: float, unit: str = "") -> float:
     try:
-        seconds = float(text)
+        number = float(text)
     except ValueError:
-        seconds = 0.0
-    if not 0.05 <= seconds <= 3_600.0:
-        raise argparse.ArgumentTypeError(f"between 0.05 and 3600 seconds, not {text}")
-    return seconds
+        number = math.nan
+    if not least <= number <= most:
+        raise argparse.ArgumentTypeError(f"between {least:g} and {most:g}{unit}, not {text}")
+    return number
 
 
 def _port(text: str) -> int:

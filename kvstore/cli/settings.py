@@ -125,6 +125,7 @@ def _show_address(address: Address) -> str:
 NAME = Kind("NAME", _name)
 TEXT = Kind("TEXT", _text)
 DIRECTORY = Kind("DIR", lambda text: Path(_text(text)))
+FILE = Kind("FILE", lambda text: Path(_text(text)))
 SWITCH = Kind("true|false", switch, lambda value: str(value).lower(), (bool,))
 NUMBER = Kind("NUMBER", _number, lambda value: f"{value:,}", (int,))
 ADDRESS = Kind("HOST:PORT", _address, _show_address)
@@ -153,6 +154,7 @@ KINDS: Mapping[str, Kind] = {
     "preset": _one_of(*PRESETS),
     "bootstrap": SWITCH,
     "chaos": SWITCH,
+    "supervisor": FILE,
     "journal": SWITCH,
     "journal_bytes_max": NUMBER,
     "journal_file_bytes_max": NUMBER,

@@ -104,7 +104,16 @@ def welcome(plans: Sequence[NodePlan], pids: dict[str, int | None]) -> str:
     cut = f"{','.join(names[:-1])}|{names[-1]}"
     me = _own_command()
     own = "" if first == "http://127.0.0.1:8001" else f" --url {first}"
-    lines = ["", table, "", "Try:", f"  {put} && echo && {get}", f"  {me} status{own}"]
+    lines = [
+        "",
+        table,
+        "",
+        f"The console of every node is at its URL: {first}/",
+        "",
+        "Try:",
+        f"  {put} && echo && {get}",
+        f"  {me} status{own}",
+    ]
     if len(plans) > 1:
         lines.append(f"  {me} partition{own} {shlex.quote(cut)}; {me} heal{own}")
     return "\n".join([*lines, "", "Ctrl-C stops all nodes.", ""])
@@ -136,6 +145,9 @@ class _Watched:
         self.process: asyncio.subprocess.Process | None = None
         self.is_given_up = False
         self.was_ready = False
+        self.may_run = asyncio.Event()
+        """Not set while the node was killed by request: it waits until it is started by request."""
+        self.may_run.set()
         self._deaths: deque[float] = deque()
         self._window = window
 
@@ -183,6 +195,28 @@ class Supervisor:
                 node.signal(signal.SIGKILL)
         self._stop.set()
 
+    def kill(self, name: str) -> None:
+        """Kills a node, which then waits for `start`. Raises `LookupError` if it is not there, or given up."""
+        node = self.check(name)
+        if node.may_run.is_set():
+            self._console.say(f"killing node {name}, as was asked for; it stays down until it is started")
+            node.may_run.clear()
+            node.signal(signal.SIGKILL)
+
+    def start(self, name: str) -> None:
+        """Starts a node that was killed by request. Raises as `kill` does."""
+        node = self.check(name)
+        if not node.may_run.is_set():
+            self._console.say(f"starting node {name}, as was asked for")
+            node.may_run.set()
+
+    def check(self, name: str) -> _Watched:
+        """Returns the node if it can be killed and started. Raises `LookupError`."""
+        for node in self._nodes:
+            if node.plan.name == name and not node.is_given_up:
+                return node
+        raise LookupError(f"node {name} is not watched, or was given up: start the cluster again")
+
     async def run(self) -> int:
         """Returns 0 after an interrupt, or 1 if no node is left. All processes have ended when it returns."""
         keeping = [asyncio.create_task(self._keep(node)) for node in self._nodes]
@@ -219,6 +253,9 @@ class Supervisor:
             status = await self._run_once(node)
             if self._stop.is_set():
                 return
+            if not node.may_run.is_set():
+                await self._until_started(node)
+                continue
             how = describe_status(status)
             deaths = node.note_death(time.monotonic())
             if not self._restart:
@@ -237,6 +274,13 @@ class Supervisor:
             node.is_given_up = True
             return
 
+    async def _until_started(self, node: _Watched) -> None:
+        """Waits until the node may run again, or everything stops."""
+        waits = [asyncio.create_task(event.wait()) for event in (node.may_run, self._stop)]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+
     async def _run_once(self, node: _Watched) -> int:
         """Runs a node's process once, shows its output, and returns its exit status."""
         command = node.plan.command + (() if node.was_ready else node.plan.first)
@@ -252,6 +296,8 @@ class Supervisor:
         try:
             if self._stop.is_set():
                 node.signal(signal.SIGTERM)
+            elif not node.may_run.is_set():
+                node.signal(signal.SIGKILL)  # it was to be killed while it began
             assert process.stdout is not None
             await self._relay(node.plan.name, process.stdout)
             return await process.wait()

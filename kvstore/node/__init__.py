@@ -6,6 +6,7 @@ exported here."""
 from kvstore.node.config import PRESETS, ConfigError, NodeConfig, Preset, preset_for
 from kvstore.node.http_figures import CLIENT_CLOSED, HttpFigures, RouteFigures
 from kvstore.node.metrics import Metrics, MetricsSummary
+from kvstore.node.milestones import Milestone, Milestones
 from kvstore.node.node import Node
 from kvstore.node.status import LogEntry, LogPage, NodeStatus
 from kvstore.node.synced_numbers import SyncedNumberError
@@ -20,6 +21,8 @@ __all__ = [
     "CLIENT_CLOSED",
     "LogEntry",
     "LogPage",
+    "Milestone",
+    "Milestones",
     "NodeConfig",
     "ConfigError",
     "PRESETS",

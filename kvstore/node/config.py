@@ -74,6 +74,8 @@ class NodeConfig:
     """on the very first start of a new cluster, and never again: an empty disk may vote"""
     chaos: bool = False
     """let clients cut and disturb this node's network (/v1/chaos)"""
+    supervisor: Path | None = None
+    """with chaos: the socket of `corelkv cluster`, through which clients can kill and start nodes"""
     journal: bool = True
     """write replication events to DATA/journal (docs/journal.md)"""
     journal_bytes_max: int = 536_870_912

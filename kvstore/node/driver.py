@@ -71,6 +71,7 @@ from kvstore.node.lmdb_tree import LmdbTree
 from kvstore.node.machines import NoStore, Stack, StoreMachine
 from kvstore.node.message_times import MessageTimes
 from kvstore.node.metrics import Metrics
+from kvstore.node.milestones import Milestones
 from kvstore.node.peer_errors import PeerErrors
 from kvstore.node.recorder import Recorder
 from kvstore.node.synced_numbers import ClockFloor
@@ -127,6 +128,7 @@ class Driver:
         journal: Recorder | None = None,
         disk: Disk | None = None,
         metrics: Metrics | None = None,
+        milestones: Milestones | None = None,
     ) -> None:
         self.stack = stack
         self.channel = channel
@@ -137,6 +139,7 @@ class Driver:
         self._on_stopped = on_stopped
         self._clock_floor = clock_floor
         self._journal = journal
+        self._milestones = milestones or Milestones()
         self._disk = disk
         self._metrics = metrics or Metrics()
         self._times = MessageTimes(stack.me, self._metrics.times)
@@ -148,8 +151,8 @@ class Driver:
         self._is_settling = False
         self._is_dispatching = False
         self._is_closed = False
-        self._addresses: dict[Machine, Address] = {}
-        """The address of each machine's own socket, from which its last datagram came."""
+        self._heard: dict[Machine, tuple[Address, Milliseconds]] = {}
+        """The address of each machine's own socket, from which its last datagram came, and when it came."""
 
     # What its owner calls
 
@@ -185,6 +188,14 @@ class Driver:
         counts.update({f"peer_errors_{reason}": count for reason, count in self.peer_errors.counts.items()})
         counts["journal_lost"] = 0 if self._journal is None else self._journal.lost
         return counts
+
+    def silent_ms(self) -> dict[str, float]:
+        """Returns how long ago each node was last heard, of those that were heard at all."""
+        now = self._now()
+        silent: dict[str, float] = {}
+        for machine, (_, heard_at) in self._heard.items():
+            silent[machine.name] = min(now - heard_at, silent.get(machine.name, NEVER))
+        return silent
 
     def submit(self, body: bytes) -> MessageId:
         """Hands a message to the log; raises `TooMuch` when too many wait."""
@@ -280,13 +291,13 @@ class Driver:
                 continue
             if datagram.sender.name == self._me.name and must_stop(self._me, self.stack.view, datagram.sender):
                 raise self._twin(datagram.sender, address)
-            self._addresses[datagram.sender] = address
+            self._heard[datagram.sender] = (address, now)
             self._execute(self.stack.receive(datagram, now))
-        if len(self._addresses) > ADDRESSES_MAX:  # any process can send us new names
-            self._addresses.clear()
+        if len(self._heard) > ADDRESSES_MAX:  # any process can send us new names
+            self._heard.clear()
 
     def _on_port_unreachable(self, addresses: Collection[Address]) -> None:
-        machines = [machine for machine, address in self._addresses.items() if address in addresses]
+        machines = [machine for machine, (address, _) in self._heard.items() if address in addresses]
         if self._is_closed or not machines:
             return
         self.channel.drain()  # a machine whose datagrams wait in our sockets lived a moment ago
@@ -399,11 +410,11 @@ class Driver:
             elif isinstance(effect, Persist):
                 self._persist(effect)
             elif isinstance(effect, Unicast):
-                address = self._addresses.get(effect.target)
-                if address is not None:
+                heard = self._heard.get(effect.target)
+                if heard is not None:
                     data = self._codec.encode(effect.datagram)
                     self._metrics.sent_bytes.observe(len(data))
-                    self.channel.send_to(data, address)
+                    self.channel.send_to(data, heard[0])
             else:
                 if isinstance(effect, Logged):
                     self._times.settled(effect.entries, time.monotonic())
@@ -451,6 +462,7 @@ class Driver:
             return
         if isinstance(entry.event, MembershipEvent):
             self._metrics.group.membership_event(entry)
+        self._milestones.note(entry)
         if self._journal is not None:
             self._journal.entry(entry)
 

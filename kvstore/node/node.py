@@ -18,6 +18,7 @@ from kvstore.node import collector
 from kvstore.node.config import NodeConfig
 from kvstore.node.disk_watch import warnings_of
 from kvstore.node.metrics import Metrics
+from kvstore.node.milestones import Milestones
 from kvstore.node.restarting import RestartingDriver
 from kvstore.node.status import LogEntry, LogPage, NodeStatus
 from kvstore.store import (
@@ -47,7 +48,8 @@ class Node:
     def __init__(self, config: NodeConfig, on_failed: Callable[[Exception], None] = lambda error: None) -> None:
         self.config = config
         self._restarting = RestartingDriver(config, on_failed)
-        self._started_at = time.time()
+        self.started_at = time.time()
+        """By the wall clock."""
         self._has_ended_feeds = False
         self.watchers = 0
         """How many feeds are open."""
@@ -141,6 +143,10 @@ class Node:
         before means that the node has come back: a watcher of the one before has to begin again."""
         return None if self._has_ended_feeds else self._restarting.running_store
 
+    @property
+    def has_ended_feeds(self) -> bool:
+        return self._has_ended_feeds
+
     def end_feeds(self) -> None:
         """Ends all feeds, because the node is about to stop."""
         self._has_ended_feeds = True
@@ -219,9 +225,15 @@ class Node:
             disk_usage=usage,
             warnings=(*warnings_of(usage).values(), *_journal_warnings(restarting.lost_events)),
             dropped_datagrams={str(reason): count for reason, count in driver.peer_errors.counts.items()},
+            silent_ms=driver.silent_ms(),
             is_disturbed=restarting.chaos not in (None, Chaos()),
-            uptime_s=time.time() - self._started_at,
+            uptime_s=time.time() - self.started_at,
         )
+
+    @property
+    def milestones(self) -> Milestones:
+        """The last views, stages and phases of this node."""
+        return self._restarting.milestones
 
     def read_log(self, first: int, limit: int) -> LogPage:
         """At most `limit` messages of the log, from this position on, whatever their colour."""

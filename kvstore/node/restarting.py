@@ -23,6 +23,7 @@ from kvstore.node.journal import JournalWriter
 from kvstore.node.journal_files import JournalFiles
 from kvstore.node.lmdb_tree import LmdbTree
 from kvstore.node.metrics import Metrics
+from kvstore.node.milestones import Milestones
 from kvstore.node.recorder import Recorder
 from kvstore.node.stack import build_stack
 from kvstore.node.synced_numbers import ClockFloor, next_incarnation
@@ -70,6 +71,7 @@ class RestartingDriver:
         self._recorder: Recorder | None = None
         self._coming_back = ComingBack()
         self.metrics = Metrics()
+        self.milestones = Milestones()
         self.running_store: Store | None = None
         """The store while the node takes part and takes requests, else None."""
         self.log = LmdbLog(config.data, config.cluster, config.node, config.bootstrap, config.log.map_bytes)
@@ -170,7 +172,17 @@ class RestartingDriver:
         self._codec.bind(stack.log.generation)
         disk = Disk(self.log, self._tree, config.log.sync_stall_ms)
         recorder = None if self._journal is None else Recorder(self._journal, me)
-        driver = Driver(stack, channel, self._codec, self._on_stopped, clock_floor, recorder, disk, self.metrics)
+        driver = Driver(
+            stack,
+            channel,
+            self._codec,
+            self._on_stopped,
+            clock_floor,
+            recorder,
+            disk,
+            self.metrics,
+            self.milestones,
+        )
         self._last_begun = driver
         self.metrics.begin(driver.counts, stack.log.queue, time.monotonic())
         try:

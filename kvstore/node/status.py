@@ -48,6 +48,8 @@ class NodeStatus:
     """What needs attention before it becomes trouble; each says what to do."""
     dropped_datagrams: Mapping[str, int]
     """How many datagrams and frames of peers were dropped, by reason."""
+    silent_ms: Mapping[str, float]
+    """How long ago each node was last heard, of those that were heard since this one started."""
     is_disturbed: bool
     """Whether faults are injected into its network."""
     uptime_s: float

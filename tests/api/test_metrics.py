@@ -224,7 +224,7 @@ def test_a_request_that_breaks_is_counted_as_an_error() -> None:
     app._measuring = Measuring(figures)
     for path in ("/v1/kv/key", "/v1/status"):
         with pytest.raises(LookupError):
-            asyncio.run(app({"path": path, "method": "GET", "state": {}}, broken, broken))  # type: ignore[arg-type]
+            asyncio.run(app({"path": path, "method": "GET", "state": {}}, broken, broken))
     assert (figures.requests, figures.errors) == (2, 2)
 
 
