@@ -33,7 +33,7 @@ def status(node: str = "a", **fields: Any) -> NodeState:
     return NodeState.of({**content, **fields})
 
 
-MINORITY = {
+MINORITY: dict[str, Any] = {
     "state": "non_primary",
     "primary": False,
     "view": {"id": "9.a.1", "members": ["a"]},
@@ -43,7 +43,7 @@ MINORITY = {
 
 
 def cluster(**states: NodeState | None) -> SeenCluster:
-    nodes = []
+    nodes: list[SeenNode] = []
     for name, state in states.items():
         node = SeenNode(name, f"http://127.0.0.1:800{len(nodes) + 1}", NOW - 10.0)
         if state is None:
@@ -119,7 +119,7 @@ def test_warnings_are_shown_and_control_characters_are_not() -> None:
 
 def test_a_terminal_of_ascii_gets_ascii() -> None:
     class AsciiFile(io.StringIO):
-        encoding = "ascii"  # type: ignore[assignment]
+        encoding = "ascii"
 
     seen = cluster(a=status(**MINORITY))
     made = Console(file=AsciiFile(), width=80, height=40, color_system=None)

@@ -44,3 +44,13 @@ def test_a_page_that_kills_the_process_is_damage(
 def test_a_directory_without_data_is_a_mistake(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(tmp_path)]) == Exit.USAGE
     assert "has no data.mdb" in capfd.readouterr().err
+
+
+def test_a_mistake_of_ours_ends_the_reader_and_is_no_success(
+    data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvstore.cli.verify.verify", lambda *_: 1 // 0)
+    assert main(["verify", str(data)]) == Exit.FAILED
+    printed = capfd.readouterr().err
+    assert "ZeroDivisionError" in printed
+    assert printed.endswith("corelkv: reading it failed: see above\n")
