@@ -16,7 +16,7 @@ from kvstore.store.history import (
     Span,
     span_of,
 )
-from kvstore.store.observer import AppliedMessage, Observer
+from kvstore.store.observer import Answered, AppliedMessage, Observer
 from kvstore.store.operations import (
     NUMBER_MAX,
     VALUE_BYTES_MAX,
@@ -78,6 +78,7 @@ __all__ = [
     "LogPort",
     "Observer",
     "AppliedMessage",
+    "Answered",
     # What clients ask for
     "Write",
     "Merge",

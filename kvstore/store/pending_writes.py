@@ -14,6 +14,7 @@ from itertools import chain
 from corel import Color, Entry, MessageId
 from kvstore.store.config import StoreConfig
 from kvstore.store.green_state import write_id
+from kvstore.store.observer import Answered
 from kvstore.store.replies import Accepted, Ack, Answer, Done, Failed, Overloaded, Respond, Trouble
 from kvstore.store.state import Applied
 from kvstore.store.waiters import PRUNE_FROM
@@ -30,7 +31,18 @@ class _Progress(StrEnum):
 class PendingWrite:
     """A write that a client waits for."""
 
-    __slots__ = ("_writes", "ack", "data", "entry", "index", "line", "progress", "respond", "write_id")
+    __slots__ = (
+        "_writes",
+        "ack",
+        "data",
+        "entry",
+        "index",
+        "line",
+        "message_id",
+        "progress",
+        "respond",
+        "write_id",
+    )
 
     def __init__(self, writes: PendingWrites, data: bytes, line: int, ack: Ack, respond: Respond) -> None:
         self._writes = writes
@@ -41,6 +53,8 @@ class PendingWrite:
         self.respond = respond
         self.progress = _Progress.HELD
         self.write_id = ""
+        self.message_id: MessageId | None = None
+        """Its message, once it is sent."""
         self.index = 0
         """The write's place in its message."""
         self.entry: Entry | None = None
@@ -58,12 +72,10 @@ class PendingWrites:
     """All pending writes of one node. `on_answered` is told the answers to writes that have an id, many at a
     time."""
 
-    def __init__(
-        self, config: StoreConfig, on_answered: Callable[[list[tuple[str, Answer]]], None] | None = None
-    ) -> None:
+    def __init__(self, config: StoreConfig, on_answered: Callable[[list[Answered]], None] | None = None) -> None:
         self._config = config
         self._on_answered = on_answered
-        self._answers: list[tuple[str, Answer]] = []
+        self._answers: list[Answered] = []
         """What `on_answered` has not been told yet."""
         self._held: deque[PendingWrite] = deque()
         """Withdrawn writes stay in it until their turn comes, or until there are too many of them."""
@@ -150,7 +162,7 @@ class PendingWrites:
         """Registers that this batch was sent, as this message."""
         for index, write in enumerate(batch):
             write.progress = _Progress.SENT
-            write.write_id, write.index = write_id(message_id, index), index
+            write.write_id, write.message_id, write.index = write_id(message_id, index), message_id, index
             write.data = b""
         self._sent[message_id] = batch
         self._unlogged.add(message_id)
@@ -229,8 +241,8 @@ class PendingWrites:
             self.unanswered -= 1
             respond, write.respond = write.respond, _ignore_answer  # frees what the callback holds
             respond(answer)
-            if self._on_answered is not None and write.write_id:
-                self._answers.append((write.write_id, answer))
+            if self._on_answered is not None and write.message_id is not None:
+                self._answers.append((write.message_id, write.index, answer))
 
     def _tell_answers(self) -> None:
         if self._on_answered is not None and self._answers:
