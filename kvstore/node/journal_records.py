@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple, TypeAlias
 
-from corel import MessageId
+from corel import Color, MessageId
 from kvstore.journal_schema import SCHEMA
 from kvstore.store import ConflictKind, Outcome, Verdict
 from transport import Journal, Machine, TransportEvent
@@ -40,13 +40,9 @@ _SUBJECTS = {
 """The field that `Journal.id` is, by event; for all others it is the view."""
 
 
-class Told(NamedTuple):
-    """What a client was told of its write."""
-
-    write_id: str
-    color: str | None
-    outcome: str
-    revision: int | None
+Told: TypeAlias = tuple[MessageId, int, Outcome | Color | None]
+"""What a client was told of the write at this place in a message: its outcome, or the colour with which it was
+accepted, or that it may stand or not."""
 
 
 class Met(NamedTuple):
@@ -129,35 +125,41 @@ def logged(ids: Sequence[MessageId], primaries: Sequence[int]) -> Iterator[Field
 
 def acknowledged(told: Sequence[Told]) -> Iterator[Fields]:
     """Answers, in the order in which they were given."""
-    parted = [(*one.write_id.rpartition("."), one) for one in told]
-    for (message, color), group in groupby(parted, key=lambda one: (one[0], one[3].color)):
-        runs = _runs((int(index), one) for _, _, index, one in group)
-        firsts, counts, outcomes, revisions = map(list, zip(*runs, strict=True))
+    for (message_id, color), group in groupby(told, key=_message_and_color):
+        runs = _runs(group)
         yield {
             "event": "acknowledged",
-            "id": message,
+            "id": str(message_id),
             "color": color,
-            "firsts": firsts,
-            "counts": counts,
-            "outcomes": outcomes,
-            "revisions": revisions,
+            "firsts": [run[0] for run in runs],
+            "counts": [run[1] for run in runs],
+            "outcomes": [run[2] for run in runs],
+            "revisions": [run[3] for run in runs],
         }
 
 
-def _runs(told: Iterable[tuple[int, Told]]) -> list[list[Any]]:
-    """Run-length codes answers: first index, how many, outcome, first revision."""
+def _message_and_color(told: Told) -> tuple[MessageId, str | None]:
+    message_id, _, what = told
+    return message_id, "green" if isinstance(what, Outcome) else what
+
+
+def _runs(told: Iterable[Told]) -> list[list[Any]]:
+    """Run-length codes answers of one message and colour: first index, how many, outcome, first revision."""
     runs: list[list[Any]] = []
-    for index, (_, _, outcome, revision) in told:
-        if runs:
-            first, count, last_outcome, first_revision = runs[-1]
-            is_next = index == first + count and outcome == last_outcome
-            expected = first_revision
-            if expected is not None and outcome == Verdict.APPLIED:
-                expected += count
-            if is_next and revision == expected:
-                runs[-1][1] += 1
-                continue
-        runs.append([index, 1, str(outcome), revision])
+    next_index, last_outcome = -1, ""
+    next_revision: int | None = None
+    for _, index, what in told:
+        if isinstance(what, Outcome):
+            outcome, revision = str(what.verdict), what.revision
+        else:
+            outcome, revision = "undecided" if what is None else "pending", None
+        if index == next_index and outcome == last_outcome and revision == next_revision:
+            runs[-1][1] += 1
+        else:
+            runs.append([index, 1, outcome, revision])
+        next_index, next_revision, last_outcome = index + 1, revision, outcome
+        if revision is not None and outcome == Verdict.APPLIED:
+            next_revision = revision + 1
     return runs
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import deque
 from importlib import metadata
 
-from corel import Greened, LogWrite, Queued, Replica, Yellowed
+from corel import Color, Greened, LogWrite, Queued, Replica, Yellowed
 from kvstore.node import journal_records
 from kvstore.node.journal import JournalWriter
-from kvstore.node.journal_records import Met, Told
-from kvstore.store import Accepted, Answer, AppliedMessage, Done, write_id
+from kvstore.node.journal_records import Met
+from kvstore.store import Accepted, Answer, Answered, AppliedMessage, Done, Outcome, write_id
 from transport import Journal, Machine
 
 
@@ -104,18 +104,16 @@ class Recorder:
             if met := _met(message):
                 self._journal.put(journal_records.outcomes_changed, place, met, weight=len(met))
 
-    def answered(self, answers: list[tuple[str, Answer]]) -> None:
-        told = [_told(name, answer) for name, answer in answers]
+    def answered(self, answers: list[Answered]) -> None:
+        told = [(message_id, index, _told(answer)) for message_id, index, answer in answers]
         self._journal.put(journal_records.acknowledged, told, weight=len(told))
 
 
-def _told(name: str, answer: Answer) -> Told:
-    if isinstance(answer, Done):
-        outcome = answer.applied.outcome
-        return Told(name, "green", outcome.verdict, outcome.revision)
-    if isinstance(answer, Accepted):
-        return Told(name, answer.color, "pending", None)
-    return Told(name, None, answer.trouble, None)
+def _told(answer: Answer) -> Outcome | Color | None:
+    """What a client was told: an outcome, or a colour, or nothing certain."""
+    if type(answer) is Done:
+        return answer.applied.outcome
+    return answer.color if isinstance(answer, Accepted) else None
 
 
 def _met(message: AppliedMessage) -> list[Met]:
@@ -129,5 +127,6 @@ def _met(message: AppliedMessage) -> list[Met]:
             conflict.other.revision,
         )
         for index, done in enumerate(message.applied)
+        if done.conflicts
         for conflict in done.conflicts
     ]

@@ -17,7 +17,7 @@ from kvstore.store.history import (
     Span,
     span_of,
 )
-from kvstore.store.observer import AppliedMessage, Observer
+from kvstore.store.observer import Answered, AppliedMessage, Observer
 from kvstore.store.operations import (
     NUMBER_MAX,
     VALUE_BYTES_MAX,
@@ -81,6 +81,7 @@ __all__ = [
     "LogPort",
     "Observer",
     "AppliedMessage",
+    "Answered",
     # What clients ask for
     "Write",
     "Merge",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from corel import MessageId
 from kvstore.store.replies import Answer
@@ -17,11 +17,15 @@ class AppliedMessage(NamedTuple):
     revision: int
 
 
+Answered: TypeAlias = tuple[MessageId, int, Answer]
+"""The answer to the write at this place in a message."""
+
+
 class Observer(Protocol):
     """Is told after the fact. It must not call the store, and must not keep what it is given: values are in it."""
 
-    def answered(self, answers: list[tuple[str, Answer]]) -> None:
-        """Clients have been given these answers to the writes of these ids."""
+    def answered(self, answers: list[Answered]) -> None:
+        """Clients have been given these answers."""
 
     def applied(self, position: int, messages: list[AppliedMessage]) -> None:
         """Green messages, from this position on, have been applied."""

@@ -15,6 +15,7 @@ from corel import Color, Entry, MessageId
 from kvstore.store.config import StoreConfig
 from kvstore.store.figures import StoreFigures
 from kvstore.store.green_state import write_id
+from kvstore.store.observer import Answered
 from kvstore.store.replies import Accepted, Ack, Answer, Done, Failed, Overloaded, Respond, Trouble
 from kvstore.store.state import Applied
 from kvstore.store.waiters import PRUNE_FROM
@@ -31,7 +32,18 @@ class _Progress(StrEnum):
 class PendingWrite:
     """A write that a client waits for."""
 
-    __slots__ = ("_writes", "ack", "data", "entry", "index", "line", "progress", "respond", "write_id")
+    __slots__ = (
+        "_writes",
+        "ack",
+        "data",
+        "entry",
+        "index",
+        "line",
+        "message_id",
+        "progress",
+        "respond",
+        "write_id",
+    )
 
     def __init__(self, writes: PendingWrites, data: bytes, line: int, ack: Ack, respond: Respond) -> None:
         self._writes = writes
@@ -42,6 +54,8 @@ class PendingWrite:
         self.respond = respond
         self.progress = _Progress.HELD
         self.write_id = ""
+        self.message_id: MessageId | None = None
+        """Its message, once it is sent."""
         self.index = 0
         """The write's place in its message."""
         self.entry: Entry | None = None
@@ -63,12 +77,12 @@ class PendingWrites:
         self,
         config: StoreConfig,
         figures: StoreFigures,
-        on_answered: Callable[[list[tuple[str, Answer]]], None] | None = None,
+        on_answered: Callable[[list[Answered]], None] | None = None,
     ) -> None:
         self._config = config
         self._counts = figures.answers
         self._on_answered = on_answered
-        self._answers: list[tuple[str, Answer]] = []
+        self._answers: list[Answered] = []
         """What `on_answered` has not been told yet."""
         self._held: deque[PendingWrite] = deque()
         """Withdrawn writes stay in it until their turn comes, or until there are too many of them."""
@@ -156,7 +170,7 @@ class PendingWrites:
         """Registers that this batch was sent, as this message."""
         for index, write in enumerate(batch):
             write.progress = _Progress.SENT
-            write.write_id, write.index = write_id(message_id, index), index
+            write.write_id, write.message_id, write.index = write_id(message_id, index), message_id, index
             write.data = b""
         self._sent[message_id] = batch
         self._unlogged.add(message_id)
@@ -240,8 +254,8 @@ class PendingWrites:
             self.unanswered -= 1
             respond, write.respond = write.respond, _ignore_answer  # frees what the callback holds
             respond(answer)
-            if self._on_answered is not None and write.write_id:
-                self._answers.append((write.write_id, answer))
+            if self._on_answered is not None and write.message_id is not None:
+                self._answers.append((write.message_id, write.index, answer))
 
     def _tell_answers(self) -> None:
         if self._on_answered is not None and self._answers:

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from corel.effects import CorelEvent
-from corel.messages import MessageId
+from corel.messages import Color, MessageId
 from corel.stages import Cause
 from kvstore.node import journal_records
 from kvstore.node.journal import JournalWriter
 from kvstore.node.journal_files import JournalFiles
+from kvstore.store import Outcome, Verdict
 from tests.journals import faults_of, journal_in, read_journal
 from tests.small_disks import mounted
 from transport.effects import Journal, Reason, TransportEvent
@@ -80,15 +81,18 @@ def test_an_event_of_many_messages_is_spread_over_records(tmp_path: Path) -> Non
 
 
 def test_answers_are_run_length_coded() -> None:
-    told = [journal_records.Told(f"a.7.3.{index}", "green", "applied", 10 + index) for index in range(5)]
-    told[2] = told[2]._replace(outcome="rejected", revision=4)
-    told[4] = told[4]._replace(revision=13)  # its revision is its own, because the rejected one has none
-    told.append(journal_records.Told("a.7.4.0", "red", "pending", None))
-    told.append(journal_records.Told("a.7.4.1", "red", "pending", None))
-    first, second = journal_records.acknowledged(told)
+    outcomes = [Outcome(Verdict.APPLIED, revision) for revision in (10, 11, 13, 13)]
+    outcomes.insert(2, Outcome(Verdict.REJECTED, 4))
+    three, four = MessageId(ME, 3), MessageId(ME, 4)
+    told: list[journal_records.Told] = [(three, index, outcome) for index, outcome in enumerate(outcomes)]
+    first, second, third = journal_records.acknowledged(
+        [*told, (four, 0, Color.RED), (four, 1, Color.RED), (four, 2, None)]
+    )
     runs = [first[name] for name in ("firsts", "counts", "outcomes", "revisions")]
     assert runs == [[0, 2, 3, 4], [2, 1, 1, 1], ["applied", "rejected", "applied", "applied"], [10, 4, 13, 13]]
-    assert (second["id"], second["firsts"], second["counts"], second["revisions"]) == ("a.7.4", [0], [2], [None])
+    assert (second["id"], second["color"], second["firsts"], second["counts"]) == ("a.7.4", "red", [0], [2])
+    assert (second["outcomes"], second["revisions"]) == (["pending"], [None])
+    assert (third["color"], third["firsts"], third["outcomes"]) == (None, [2], ["undecided"])
 
 
 def test_the_file_that_is_written_is_hidden_until_it_never_changes_again(tmp_path: Path) -> None:

@@ -214,6 +214,7 @@ MUTANTS = [
         "a copy never expires",
         ("idempotency",),
         (Edit(Store, "_send_batch", "expiry_of(batch[0].line)", "10**9"),),
+        first_seed=10,
     ),
     Mutant(
         "a copy expires by when it was sent, not by when it came",
