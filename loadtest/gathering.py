@@ -49,7 +49,6 @@ class Gathering:
         self._chaos: gevent.Greenlet | None = None
         self._nemesis: Nemesis | None = None
         self._directory: Path | None = None
-        self._began = 0.0
         if self._is_master and environment.runner is not None:
             environment.runner.register_message(_MESSAGE, self._on_lines)
 
@@ -57,7 +56,6 @@ class Gathering:
 
     def begin(self) -> None:
         self._runs += 1
-        self._began = time.monotonic()
         options = self._options
         hosts = hosts_of(self._environment)
         if not self._is_worker:

@@ -57,7 +57,7 @@ def section(summary: dict[str, Any], samples: Sequence[dict[str, Any]]) -> str:
             ("what", "how many"), ((name.replace("_", " "), count) for name, count in summary["writes"].items())
         ),
         _table(
-            ("from … to …", "how many", "p50 ms", "p99 ms", "max ms"),
+            ("delay", "how many", "p50 ms", "p99 ms", "max ms"),
             ((what, *delay.values()) for what, delay in summary["delays"].items()),
         ),
         "<h2>Lines and faults</h2>",
