@@ -30,7 +30,7 @@ export function createLog(model) {
     h("thead", {}, h("tr", {}, ["Position", "Colour", "Message", "Operations", "Size"].map((title) => h("th", { scope: "col" }, title)))),
     rows,
   );
-  const writes = createWrites(model);
+  const writes = createWrites();
   const { root } = panel("Message queue", "in its order, whatever the colour", form, h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Messages of the log" }, table), state);
   const section = h("div", { class: "columns" }, h("div", { class: "span-8 stack" }, root), h("div", { class: "span-4 stack" }, writes.root));
   let first = 0;
@@ -96,7 +96,7 @@ export function createLog(model) {
     read(follow.checked ? Math.max(0, length() - PAGE) : first);
   }
   follow.addEventListener("change", () => follow.checked && read(Math.max(0, length() - PAGE)));
-  return { root: section, update, showWrite: writes.show };
+  return { root: section, update };
 }
 
 function kindOf(operation) {
@@ -137,7 +137,7 @@ function detail(entry, writes) {
 }
 
 /** Follows a write by its id until it is green. */
-function createWrites(model) {
+function createWrites() {
   const id = h("input", { class: "input mono", type: "text", placeholder: "a.1794953000.17.0", autocomplete: "off", spellcheck: "false" });
   const out = h("div", { class: "fate", role: "status" });
   let asking = null;

@@ -44,7 +44,7 @@ export class Conflicts {
   }
 }
 
-export function conflictRow(conflict) {
+function conflictRow(conflict) {
   const { kind, key, write, node, value, revision, accepted_ms: accepted, other } = conflict;
   const side = (title, from, shown, color, note) =>
     h("div", { class: "side" }, h("p", { class: "side-title" }, chip(color, title), h("span", { class: "muted" }, from)), h("pre", { class: "value" }, shown), h("p", { class: "note" }, note));
@@ -88,7 +88,7 @@ export function createRecentMerges(model, conflicts) {
 }
 
 /** Views of this node that brought members together, with what became of them. */
-export function mergesOf(model) {
+function mergesOf(model) {
   const found = [];
   let before = null;
   for (const one of model.own.milestones) {

@@ -5,7 +5,7 @@ import { nameOf, plural } from "./format.js";
 const TOGETHER_MS = 250;
 
 /** One milestone as a sentence. */
-export function describe({ event, reason, details }) {
+function describe({ event, reason, details }) {
   const names = (machines) => (machines ?? []).map(nameOf).join(", ");
   switch (event) {
     case "suspected":

@@ -3,12 +3,12 @@
 
 import { NodeStream } from "./stream.js";
 
-export const STALE_MS = 3_500;
+const STALE_MS = 3_500;
 const SAMPLES_MAX = 300;
 const MILESTONES_MAX = 400;
 const HIDDEN_CLOSE_MS = 20_000;
 
-export class KnownNode {
+class KnownNode {
   constructor(name, url) {
     this.name = name;
     this.url = url;

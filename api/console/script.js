@@ -33,7 +33,7 @@ export class Script {
   }
 }
 
-export function describeStep(step) {
+function describeStep(step) {
   switch (step.do) {
     case "partition":
       return `cut ${step.islands.map((names) => names.join(",")).join(" | ")}`;

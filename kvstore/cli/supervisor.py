@@ -148,6 +148,8 @@ class _Watched:
         self.may_run = asyncio.Event()
         """Not set while the node was killed by request: it waits until it is started by request."""
         self.may_run.set()
+        self.was_killed = False
+        """Whether its process was killed by request, which is no death."""
         self._deaths: deque[float] = deque()
         self._window = window
 
@@ -161,6 +163,12 @@ class _Watched:
     @property
     def pid(self) -> int | None:
         return None if self.process is None else self.process.pid
+
+    def kill(self) -> None:
+        """Kills the process, if there is one, as a request asks for."""
+        if self.process is not None:
+            self.was_killed = True
+            self.signal(signal.SIGKILL)
 
     def signal(self, number: int) -> None:
         if self.process is not None:
@@ -201,7 +209,7 @@ class Supervisor:
         if node.may_run.is_set():
             self._console.say(f"killing node {name}, as was asked for; it stays down until it is started")
             node.may_run.clear()
-            node.signal(signal.SIGKILL)
+            node.kill()
 
     def start(self, name: str) -> None:
         """Starts a node that was killed by request. Raises as `kill` does."""
@@ -253,7 +261,8 @@ class Supervisor:
             status = await self._run_once(node)
             if self._stop.is_set():
                 return
-            if not node.may_run.is_set():
+            if node.was_killed:  # it may have been started by request before it had ended
+                node.was_killed = False
                 await self._until_started(node)
                 continue
             how = describe_status(status)
@@ -297,7 +306,7 @@ class Supervisor:
             if self._stop.is_set():
                 node.signal(signal.SIGTERM)
             elif not node.may_run.is_set():
-                node.signal(signal.SIGKILL)  # it was to be killed while it began
+                node.kill()  # this was asked for while it began
             assert process.stdout is not None
             await self._relay(node.plan.name, process.stdout)
             return await process.wait()

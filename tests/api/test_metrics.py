@@ -10,6 +10,7 @@ import pytest
 from api.app import App
 from api.measuring import KEYS, Measuring
 from api.metrics import wants_openmetrics
+from api.origins import Origins
 from kvstore.node import HttpFigures
 from tests.api.cluster import Cluster, Node, eventually
 from tests.api.scraping import OPENMETRICS, Rise, Scrape, scrape, scrape_openmetrics
@@ -221,6 +222,7 @@ def test_a_request_that_breaks_is_counted_as_an_error() -> None:
 
     app, figures = App.__new__(App), HttpFigures()
     app._keys = app.documented = broken  # type: ignore[assignment]
+    app._origins = Origins([])
     app._measuring = Measuring(figures)
     for path in ("/v1/kv/key", "/v1/status"):
         with pytest.raises(LookupError):
