@@ -18,6 +18,6 @@ def prepare_for_many_runs() -> None:
     """Call it once, in a process of its own; the processes that it forks are prepared too."""
     gc.freeze()  # what was imported stays
     gc.set_threshold(ALLOCATIONS_PER_COLLECTION)
-    # A membership frame is decoded once, not at each of the machines that it reaches: equal bytes give equal
-    # frames, and frames are frozen.
+    # A membership frame is decoded once, not at each machine that it reaches: equal bytes give equal frames, and
+    # frames are frozen.
     codec.decode = lru_cache(maxsize=FRAMES_KEPT)(codec.decode)
