@@ -124,7 +124,7 @@ class TransportConfig:
 
     journal_packets: bool = False
     """Whether every packet that is sent, received or stable and every delivery is journaled, not only messages of
-    the log and what is unusual. Costs a record each, and about doubles the cost of the journal."""
+    the log and what is unusual. Costs a record each."""
 
     def __post_init__(self) -> None:
         if not 256 <= self.datagram_bytes_max <= 65_000:

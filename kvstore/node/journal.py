@@ -105,6 +105,7 @@ class JournalWriter:
         while not self._is_stopping:
             self._wake.wait(WRITE_PAUSE_S)
             self._write_queued()
+        self._write_queued()  # what came while it wrote
         self._attempt(self._files.finish)
 
     def _write_queued(self) -> None:

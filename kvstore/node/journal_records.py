@@ -90,6 +90,9 @@ def messages(
     event: str, ids: Sequence[MessageId], parallel: Mapping[str, Sequence[int]], fields: Fields
 ) -> Iterator[Fields]:
     """An event of messages. `parallel` has a value for each message; a `position` is that of the first."""
+    if len(ids) <= RECORD_MESSAGES_MAX:
+        yield {"event": event, **fields, "ids": _texts(ids), **parallel}
+        return
     position = fields.get("position")
     for start in range(0, len(ids), RECORD_MESSAGES_MAX):
         part = slice(start, start + RECORD_MESSAGES_MAX)
@@ -109,10 +112,14 @@ def queued(
     fields: Fields,
 ) -> Iterator[Fields]:
     """Messages that are new in the queue."""
+    if is_recovered or len(ids) == 1:
+        event = "recovered" if is_recovered else "sent" if ids[0].stream == me else "received"
+        yield from messages(event, ids, parallel, fields)
+        return
     start = 0
     for is_mine, group in groupby(ids, key=lambda one: one.stream == me):
         part = slice(start, start := start + len(list(group)))
-        event = "recovered" if is_recovered else "sent" if is_mine else "received"
+        event = "sent" if is_mine else "received"
         yield from messages(event, ids[part], {name: values[part] for name, values in parallel.items()}, fields)
 
 
