@@ -29,7 +29,7 @@ class App:
         self._keys = KeyValueApp(node, budget)
         turns = Turns()
         self._lists = ListApp(node, turns)
-        self._watch = WatchApp(node)
+        self._watch = WatchApp(node, turns)
         self.documented = make_app(node, budget, turns, urls)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

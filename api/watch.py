@@ -16,6 +16,7 @@ from typing import NamedTuple
 from api.answers import operation_json, outcome_json, problem_response, text_or_base64
 from api.problems import Problem, problem_of, trouble
 from api.requests import Receive, Scope, Send, flag, headers_of, number, repeated_parameters
+from api.slices import Turns
 from corel import Color
 from kvstore.node import Node
 from kvstore.store import (
@@ -69,8 +70,9 @@ class Wanted(NamedTuple):
 class WatchApp:
     """An ASGI application for `/v1/watch`."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, turns: Turns) -> None:
         self._node = node
+        self._turns = turns
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -93,7 +95,7 @@ class WatchApp:
             return
         self._node.watchers += 1
         try:
-            await _Stream(self._node, store, wanted, first, send).run()
+            await _Stream(self._node, store, self._turns, wanted, first, send).run()
         finally:
             self._node.watchers -= 1
 
@@ -157,9 +159,10 @@ def _colors(text: str) -> frozenset[Color]:
 class _Stream:
     """One watcher's stream of events."""
 
-    def __init__(self, node: Node, store: Store, wanted: Wanted, first: int, send: Send) -> None:
+    def __init__(self, node: Node, store: Store, turns: Turns, wanted: Wanted, first: int, send: Send) -> None:
         self._node = node
         self._store = store
+        self._turns = turns
         self._wanted = wanted
         self._next = first
         """The next revision to read."""
@@ -192,9 +195,9 @@ class _Stream:
                 return _event("compacted", {"oldest": compacted.oldest + 1})
             if chunk:
                 await self._write(chunk)
-            elif self._has_changes:
-                await asyncio.sleep(0)  # others have their turn between two chunks without anything of interest
-            else:
+            if self._has_changes:
+                await self._turns.rest()  # writing does not pause as long as buffers take it
+            elif not chunk:
                 await self._wait()
 
     async def _wait(self) -> None:
