@@ -44,7 +44,7 @@ class App:
         self._keys = KeyValueApp(node, budget)
         turns = Turns()
         self._lists = ListApp(node, turns)
-        self._watch = WatchApp(node)
+        self._watch = WatchApp(node, turns)
         self._status_stream = StatusStreamApp(node, urls, figures)
         self._console = ConsoleApp(urls.values())
         self._origins = Origins(urls.values())

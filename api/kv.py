@@ -117,9 +117,10 @@ class KeyValueApp:
         else:
             item = self._node.find(key)
         if item is None:
+            where = "at this read level" if past is None else f"at revision {past}"
             return json_response(
                 404,
-                {"error": "not_found", "message": f"There is no key {key!r} at this read level."},
+                {"error": "not_found", "message": f"There is no key {key!r} {where}."},
                 {"Corel-Color": str(color), "Corel-Revision": str(self._node.revision)},
             )
         for name, value in scope["headers"]:

@@ -93,8 +93,11 @@ def _handle_errors(app: FastAPI, node: Node) -> None:
     @app.exception_handler(RequestValidationError)
     async def on_invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
-        where = " ".join(str(part) for part in first["loc"])
-        return JSONResponse({"error": "invalid_parameter", "message": f"{where}: {first['msg']}."}, 400)
+        name = ".".join(str(part) for part in first["loc"][1:])
+        message = f"The parameter {name} is wrong: {first['msg']}. See /docs."
+        if first["type"] == "missing":
+            message = f"The parameter {name} is missing. See /docs."
+        return JSONResponse({"error": "invalid_parameter", "message": message}, 400)
 
 
 def _add_writes(app: FastAPI, node: Node, budget: BodyBudget) -> None:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from api.answers import operation_json, outcome_json, problem_response, text_or_base64
 from api.problems import Problem, problem_of, trouble
 from api.requests import Receive, Scope, Send, flag, headers_of, number, repeated_parameters
+from api.slices import Turns
 from corel import Color
 from kvstore.node import Node
 from kvstore.store import (
@@ -73,9 +74,10 @@ class Wanted(NamedTuple):
 class WatchApp:
     """An ASGI application for `/v1/watch`."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, turns: Turns) -> None:
         self._node = node
         self._shared = SharedEvents()
+        self._turns = turns
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -98,7 +100,7 @@ class WatchApp:
             return
         self._node.watchers += 1
         try:
-            await _Stream(self._node, store, self._shared, wanted, first, send).run()
+            await _Stream(self._node, store, self._turns, self._shared, wanted, first, send).run()
         finally:
             self._node.watchers -= 1
 
@@ -183,10 +185,11 @@ class _Stream:
     """One watcher's stream of events."""
 
     def __init__(
-        self, node: Node, store: Store, shared: SharedEvents, wanted: Wanted, first: int, send: Send
+        self, node: Node, store: Store, turns: Turns, shared: SharedEvents, wanted: Wanted, first: int, send: Send
     ) -> None:
         self._node = node
         self._store = store
+        self._turns = turns
         self._shared = shared
         self._wanted = wanted
         self._next = first
@@ -220,9 +223,9 @@ class _Stream:
                 return _event("compacted", {"oldest": compacted.oldest + 1})
             if chunk:
                 await self._write(chunk)
-            elif self._has_changes:
-                await asyncio.sleep(0)  # others have their turn between two chunks without anything of interest
-            else:
+            if self._has_changes:
+                await self._turns.rest()  # writing does not pause as long as buffers take it
+            elif not chunk:
                 await self._wait()
 
     async def _wait(self) -> None:

@@ -127,20 +127,23 @@ def watch(options: argparse.Namespace) -> int:
             if options.json:
                 print_json_line(_event_json(event))
             else:
-                for line in _event_lines(event):
+                for line in _event_lines(event, with_write=options.tentative):
                     print(line, flush=True)
     return Exit.OK
 
 
-def _event_lines(event: WatchEvent) -> list[str]:
+def _event_lines(event: WatchEvent, with_write: bool) -> list[str]:
+    """Returns what to show of an event. Beside tentative writes, a change says which of them it is."""
     if isinstance(event, Event):
-        return [f"{event.revision}\t{_change_line(change)}" for change in event.changes]
+        write = f"\t(write {event.write})" if with_write else ""
+        return [f"{event.revision}\t{_change_line(change)}{write}" for change in event.changes]
     if isinstance(event, Tentative):
         return [f"{event.color}\t{_operation_line(one)}\t(write {event.write})" for one in event.operations]
     if isinstance(event, Recolored):
         return [f"{event.color}\t(write {event.write})"]
     if isinstance(event, Decided):
-        return [f"{event.outcome}\t(write {event.write})"]
+        why = "" if event.reason is None else f": {event.reason}"
+        return [f"{event.outcome}{why}\t(write {event.write})"]
     return [f"reconnected\t{event.url}"]
 
 
@@ -164,7 +167,8 @@ def _event_json(event: WatchEvent) -> dict[str, object]:
     if isinstance(event, Event):
         content = {"revision": event.revision, **content}
     elif isinstance(event, Decided):
-        return {"event": "outcome", **content, "outcome": event.outcome}
+        details = {"outcome": event.outcome, "reason": event.reason, "key": event.key}
+        return {"event": "outcome", **content, **{name: one for name, one in details.items() if one is not None}}
     else:
         name = "tentative" if isinstance(event, Tentative) else "recolored"
         content = {"event": name, **content, "color": event.color}

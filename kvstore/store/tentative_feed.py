@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import NamedTuple, Protocol, TypeAlias
 
 from corel import Color, Entry, MessageId, MessageQueue
@@ -51,12 +52,23 @@ TentativeEvent: TypeAlias = TentativeWrite | Recolored | Settled
 class TentativeWatcher:
     """What waits for one watcher. `wake` is called when there is something."""
 
-    def __init__(self, interest: Interest, reads_changes: bool, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        interest: Interest,
+        reads_changes: bool,
+        wake: Callable[[], None],
+        there: Iterable[MessageId],
+        events_of: Callable[[MessageId, TentativeWatcher], Iterable[TentativeEvent]],
+    ) -> None:
         self.interest = interest
         self.reads_changes = reads_changes
         """Whether it also reads the changes of the green state."""
         self.is_behind = False
         """Whether events were lost, because the watcher did not keep up."""
+        self.unseen = dict.fromkeys(there)
+        """The messages that were there when it came and that it has not seen yet, in order. They are shown as they
+        are when it takes them, and do not wait as events: there may be any number of them."""
+        self._events_of = events_of
         self._wake = wake
         self._events: deque[TentativeEvent] = deque()
 
@@ -71,10 +83,17 @@ class TentativeWatcher:
     def has_events(self) -> bool:
         """Whether there is something to take. As long as there is, a change of the green state is not to be shown:
         it may be that of a write that would seem to appear after it."""
-        return bool(self._events)
+        return bool(self._events or self.unseen)
 
     def take(self, count: int) -> list[TentativeEvent]:
-        return [self._events.popleft() for _ in range(min(count, len(self._events)))]
+        """Takes about so many events, or all that there are. None are left only if `has_events` says so."""
+        taken: list[TentativeEvent] = []
+        for message_id in list(islice(self.unseen, count)):
+            if len(taken) >= count:
+                break
+            del self.unseen[message_id]
+            taken += self._events_of(message_id, self)
+        return taken + [self._events.popleft() for _ in range(min(count - len(taken), len(self._events)))]
 
 
 class LogPort(Protocol):
@@ -86,9 +105,15 @@ class LogPort(Protocol):
     def body_of(self, entry: Entry) -> bytes: ...
 
 
-class _Message(NamedTuple):
-    color: Color
-    writes: list[tuple[str, Write]]
+class _Message:
+    """A message that is not green. Its writes are decoded when somebody is to see them."""
+
+    __slots__ = ("color", "entry", "writes")
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry = entry
+        self.color = Color.YELLOW if entry.primary else Color.RED
+        self.writes: list[tuple[str, Write]] | None = None
 
 
 class TentativeFeed:
@@ -107,16 +132,15 @@ class TentativeFeed:
     def add(self, interest: Interest, wake: Callable[[], None], reads_changes: bool = True) -> TentativeWatcher:
         """Adds a watcher. It begins with the writes that are not green at the moment."""
         if not self._watchers:
-            self._known = {entry.id: self._decode(entry) for entry in self._log.queue}
-            self._recolor(())
-        watcher = TentativeWatcher(interest, reads_changes, wake)
+            self._known = {entry.id: _Message(entry) for entry in self._log.queue}
+            self._recolor()
+        watcher = TentativeWatcher(interest, reads_changes, wake, self._known, self._appearances)
         self._watchers[watcher] = None
-        for message in self._known.values():
-            self._announce(message, (watcher,))
         return watcher
 
     def remove(self, watcher: TentativeWatcher) -> None:
         self._watchers.pop(watcher, None)
+        watcher.unseen.clear()
         if not self._watchers:
             self._known = {}
 
@@ -126,49 +150,61 @@ class TentativeFeed:
         """Takes in messages that are on this node's disk now."""
         for entry in entries:
             if entry.id not in self._known and self._log.queue.get(entry.id) is not None:
-                message = self._known[entry.id] = self._decode(entry)
-                self._announce(message, self._watchers)
+                self._known[entry.id] = _Message(entry)
+                for watcher in list(self._watchers):  # one that is woken may leave
+                    for event in self._appearances(entry.id, watcher):
+                        watcher.add(event)
 
     def reordered(self) -> None:
         """Takes in that the lines, or the order of what is not green, may have changed."""
         self.logged(self._log.queue)
-        self._recolor(self._watchers)
+        self._recolor()
 
     def applied(self, message_id: MessageId, applied: Sequence[Applied]) -> None:
         """Takes in that a message is green."""
         message = self._known.pop(message_id, None)
         if message is None:
             return
-        for watcher in list(self._watchers):  # one that is woken may leave
-            for (name, write), done in zip(message.writes, applied, strict=True):
+        for watcher in self._that_have_seen(message_id):
+            for (name, write), done in zip(self._writes(message), applied, strict=True):
                 is_change = watcher.reads_changes and any(map(watcher.interest.has, done.changes))
                 if not is_change and _operations(write, watcher):
                     watcher.add(Settled(name, done.outcome))
+        for watcher in self._watchers:
+            watcher.unseen.pop(message_id, None)
 
-    def _decode(self, entry: Entry) -> _Message:
-        batch = decode_batch(self._log.body_of(entry))
-        writes = [(write_id(entry.id, index), decode_write(data)) for index, data in enumerate(batch.writes)]
-        return _Message(Color.YELLOW if entry.primary else Color.RED, writes)
-
-    def _announce(self, message: _Message, watchers: Iterable[TentativeWatcher]) -> None:
-        for watcher in list(watchers):
-            for name, write in message.writes:
-                wanted = _operations(write, watcher)
-                if wanted:
-                    watcher.add(TentativeWrite(name, message.color, wanted))
-
-    def _recolor(self, watchers: Iterable[TentativeWatcher]) -> None:
+    def _recolor(self) -> None:
         queue = self._log.queue
         yellow = {entry.id for entry in queue.yellow}
         for message_id, message in list(self._known.items()):
             is_green = queue.get(message_id) is None  # and is about to be applied
             color = Color.YELLOW if is_green or message_id in yellow else Color.RED
             if color is not message.color:
-                self._known[message_id] = message._replace(color=color)
-                for watcher in list(watchers):
-                    for name, write in message.writes:
+                message.color = color
+                for watcher in self._that_have_seen(message_id):
+                    for name, write in self._writes(message):
                         if _operations(write, watcher):
                             watcher.add(Recolored(name, color))
+
+    # Watchers and messages
+
+    def _that_have_seen(self, message_id: MessageId) -> list[TentativeWatcher]:
+        """Returns a list, because a watcher that is woken may leave."""
+        return [watcher for watcher in self._watchers if message_id not in watcher.unseen]
+
+    def _appearances(self, message_id: MessageId, watcher: TentativeWatcher) -> list[TentativeEvent]:
+        """Returns that the writes of a message have appeared, as far as they are of interest."""
+        message = self._known[message_id]
+        operations = [(name, _operations(write, watcher)) for name, write in self._writes(message)]
+        return [TentativeWrite(name, message.color, wanted) for name, wanted in operations if wanted]
+
+    def _writes(self, message: _Message) -> list[tuple[str, Write]]:
+        if message.writes is None:
+            batch, message_id = decode_batch(self._log.body_of(message.entry)), message.entry.id
+            message.writes = [
+                (write_id(message_id, index), decode_write(data)) for index, data in enumerate(batch.writes)
+            ]
+        return message.writes
 
 
 def _operations(write: Write, watcher: TentativeWatcher) -> tuple[Operation, ...]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from tests.api.cluster import Cluster, Node, eventually, received
 from tests.api.watching import refused, watch
+from tests.benchmarks.connects import Connects, usage
 from tests.ports import HOST
 
 
@@ -299,6 +302,17 @@ def test_a_watcher_that_never_reads_costs_little_and_is_disconnected(tmp_path: P
             assert len(received(stalled)) < 30_000_000  # of 60 million that all events have
         with watch(node, "?from=1") as seen:
             assert [event.id for event in seen.take(40)] == [str(number) for number in range(1, 41)]
+
+
+def test_watchers_that_come_and_go_in_mid_event_leave_nothing_behind_and_writes_go_on(alone: Node) -> None:
+    assert alone.process is not None
+    before, count = usage(alone.process.pid)["files"], 300
+    connects = Connects(alone.port, "", Random(1))
+    asyncio.run(connects.run(count, seconds=2.0))
+    assert connects.answers.pop("200") == count
+    assert set(connects.answers) == {"put 200"}
+    eventually(lambda: alone.status()["watchers"] == 0)
+    eventually(lambda: usage(alone.process.pid)["files"] <= before + 2 if alone.process else False)
 
 
 def test_a_watcher_that_disconnects_leaves_nothing_behind(alone: Node, key: str) -> None:

@@ -1,4 +1,4 @@
-"""One browser and one cluster for each worker; every test has a tab of its own, and a cluster that is whole."""
+"""One browser and one cluster for the tests of each worker; every test has a tab of its own, and a cluster that is whole."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from playwright.sync_api import Browser, sync_playwright
 from tests.console.browser import Console, DevCluster, launch
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
+    """For this package only: Playwright keeps an event loop running, so tests elsewhere could run none."""
     with sync_playwright() as playwright:
         launched = launch(playwright)
         yield launched
         launched.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def _dev_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
     with DevCluster(tmp_path_factory.mktemp("dev")) as cluster:
         yield cluster

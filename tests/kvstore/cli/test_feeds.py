@@ -122,22 +122,28 @@ def test_watch_shows_what_is_not_final_yet(node: Node, capsys: pytest.CaptureFix
     stream = sse(
         ("event: tentative\n", {"write": "c.1.1.0", "color": "red", "operations": operations}),
         ("event: recolored\n", {"write": "c.1.1.0", "color": "yellow"}),
-        ("event: outcome\n", {"write": "c.1.1.0", "color": "green", "outcome": "rejected"}),
+        (
+            "event: outcome\n",
+            {"write": "c.1.1.0", "outcome": "rejected", "reason": "condition_failed", "key": "k"},
+        ),
+        ("id: 2\n", {"revision": 2, "write": "c.1.2.0", "changes": [{"key": "k", "deleted": True}]}),
     )
     node.answer("GET /v1/watch", 200, stream)
-    assert main(["watch", "--tentative", "--from", "1", "--count", "3"]) == 0
+    assert main(["watch", "--tentative", "--from", "1", "--count", "4"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "red\tput\tk\tv\t(write c.1.1.0)",
         "red\tdelete\tl\t(write c.1.1.0)",
         "red\tincrement\tn\t-2\t(write c.1.1.0)",
         "red\tappend\tt\tmore\t(write c.1.1.0)",
         "yellow\t(write c.1.1.0)",
-        "rejected\t(write c.1.1.0)",
+        "rejected: condition_failed\t(write c.1.1.0)",
+        "2\tdelete\tk\t(write c.1.2.0)",
     ]
     assert main(["watch", "--tentative", "--from", "1", "--json", "--count", "3"]) == 0
     shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [one["event"] for one in shown] == ["tentative", "recolored", "outcome"]
     assert shown[0]["operations"] == operations
+    assert (shown[2]["outcome"], shown[2]["reason"], shown[2]["key"]) == ("rejected", "condition_failed", "k")
 
 
 def test_ctrl_c_ends_a_watch_with_130(node: Node) -> None:

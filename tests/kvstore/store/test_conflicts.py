@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from corel import Color
+from corel.stages import Phase
 from kvstore.store import (
     Append,
     Basis,
@@ -245,6 +247,34 @@ def test_a_preview_says_what_this_components_writes_would_do_now() -> None:
     assert after is not None
     assert (key, before.value, after.value, after.revision) == ("k", b"0", b"1", None)
     assert cluster.stores["a"].preview() == []
+
+
+def two_minorities() -> StoreCluster:
+    """Returns a cluster in which a and b, each alone, wrote k, to yield to others, and are together without a
+    majority now."""
+    cluster = StoreCluster("abcde")
+    cluster.settle("abcde")
+    cluster.settle("a", "b", "cde")
+    for name in "ab":
+        cluster.ask(name, Write((Put("k", name.encode()),), merge=Merge.KEEP_GREEN))
+    cluster.run()
+    cluster.settle("ab", "cde")
+    return cluster
+
+
+def test_a_preview_judges_writes_by_what_their_senders_knew() -> None:
+    cluster = two_minorities()
+    for name in "ab":
+        assert [one.outcome.verdict for one in cluster.stores[name].preview()] == ["applied", "yielded"]
+
+
+def test_a_preview_has_the_present_colours() -> None:
+    cluster = two_minorities()
+    colors = [one.color for one in cluster.stores["a"].preview()]
+    cluster.views("abcde")
+    cluster.run_until(lambda: cluster["a"].phase is Phase.COMMITS)
+    assert colors == [Color.RED, Color.RED]
+    assert [one.color for one in cluster.stores["a"].preview()] == [Color.YELLOW, Color.YELLOW]
 
 
 @pytest.mark.parametrize("count", [1, 2])

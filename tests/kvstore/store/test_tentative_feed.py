@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from corel import Color
+from corel.stages import Phase
 from kvstore.store import EVERYTHING, Interest, Put, RevisionIs, TentativeWatcher, Verdict, Write, tentative_feed
 from kvstore.store.config import StoreConfig
 from kvstore.store.tentative_feed import Recolored, Settled, TentativeWrite
@@ -34,6 +35,17 @@ def test_a_red_write_appears_and_what_it_changed_when_it_is_green_is_no_event_he
     cluster.settle("abc")
     assert watcher.take(9) == [Recolored("c.1.1.0", Color.YELLOW)]
     assert cluster.value("a", "k") == b"red"
+
+
+def test_a_write_is_yellow_from_the_commitment_on() -> None:
+    cluster = split()
+    watcher = watching(cluster, "c")
+    cluster.ask("c", Put("k", b"red"))
+    cluster.run()
+    watcher.take(9)
+    cluster.views("abc")
+    cluster.run_until(lambda: cluster["c"].phase is Phase.COMMITS)
+    assert watcher.take(9) == [Recolored("c.1.1.0", Color.YELLOW)]
 
 
 def test_a_write_that_is_green_and_changed_nothing_is_settled() -> None:
@@ -87,6 +99,32 @@ def test_a_watcher_that_does_not_keep_up_is_behind(monkeypatch: pytest.MonkeyPat
         cluster.run()
     assert watcher.is_behind
     assert len(watcher.take(9)) == 2
+
+
+def test_who_comes_late_sees_everything_however_much_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = split()
+    for number in range(6):
+        cluster.ask("c", Put(f"k{number}", b"red"))
+        cluster.run()
+    monkeypatch.setattr(tentative_feed, "EVENTS_MAX", 2)
+    watcher = watching(cluster, "c")
+    assert [event.write_id for event in watcher.take(4)] == [f"c.1.{number}.0" for number in range(1, 5)]
+    cluster.ask("c", Put("k6", b"red"))
+    cluster.run()
+    assert [event.write_id for event in watcher.take(9)] == ["c.1.5.0", "c.1.6.0", "c.1.7.0"]
+    assert not watcher.is_behind
+    assert not watcher.has_events
+
+
+def test_what_is_green_before_it_was_seen_does_not_appear() -> None:
+    cluster = split()
+    for number in range(2):
+        cluster.ask("c", Put(f"k{number}", b"red"))
+        cluster.run()
+    watcher = watching(cluster, "c")
+    [first] = watcher.take(1)
+    cluster.settle("abc")
+    assert (first.write_id, watcher.take(9)) == ("c.1.1.0", [Recolored("c.1.1.0", Color.YELLOW)])
 
 
 def test_without_watchers_nothing_is_kept() -> None:

@@ -143,7 +143,7 @@ MUTANTS = [
         "a write that the log had no room for is sent twice",
         (),
         (Edit(PendingWrites, "hold_again", "extendleft(reversed(batch))", "extendleft(reversed(batch + batch))"),),
-        first_seed=46,
+        first_seed=245,
     ),
     Mutant(
         "who waits for a revision is told one too early",
@@ -204,7 +204,7 @@ MUTANTS = [
     ),
     Mutant(
         "a copy past its expiry is applied",
-        ("idempotency", "durable_tree", "equal_states", "read_levels"),
+        ("idempotency", "durable_tree", "equal_states", "read_levels", "tentative_seen"),
         (
             Edit(green_state, "apply", "position > expires", "False"),
             Edit(red_state, "apply", "position > expires", "False"),
@@ -248,7 +248,7 @@ MUTANTS = [
     # The red state
     Mutant(
         "the red state is not made anew when the order changes",
-        ("read_levels",),
+        ("read_levels", "previewed"),
         (Edit(RedState, "refresh", "self._entries != list(entries[:known])", "False"),),
         first_seed=3,
     ),
@@ -306,6 +306,7 @@ MUTANTS = [
         "a message seems to be sent when one message less was green",
         ("conflicts_found", "equal_states", "durable_tree"),
         (Edit(Store, "_basis", "self._log.queue.green if", "self._log.queue.green - 1 if"),),
+        test=test_merge.test_in_a_component_that_is_primary_a_write_never_yields,
     ),
     Mutant(
         "the run is not in the checkpoint",
@@ -523,6 +524,7 @@ MUTANTS = [
         "tentative watchers do not hear that the log was reordered",
         ("tentative_seen",),
         (Edit(Store, "handle", "isinstance(report, Reordered) and self.tentative_feed", "False"),),
+        test=test_tentative_feed.test_a_write_is_yellow_from_the_commitment_on,
     ),
     Mutant(
         "nobody hears of what is yellow before all have committed",
@@ -535,6 +537,7 @@ MUTANTS = [
                 "self._writer.decide_yellow()",
             ),
         ),
+        test=test_tentative_feed.test_a_write_is_yellow_from_the_commitment_on,
     ),
     Mutant(
         "what is green and not applied is called red again",
@@ -546,6 +549,12 @@ MUTANTS = [
         "who does not read changes is not told how a write ended that changed something",
         ("tentative_seen",),
         (Edit(TentativeFeed, "applied", "watcher.reads_changes and ", ""),),
+    ),
+    Mutant(
+        "who has not seen a write is told that its colour changed",
+        ("tentative_seen",),
+        (Edit(TentativeFeed, "_recolor", "self._that_have_seen(message_id)", "list(self._watchers)"),),
+        test=test_tentative_feed.test_what_is_green_before_it_was_seen_does_not_appear,
     ),
     Mutant(
         "a watcher that lost events is not told",
@@ -575,11 +584,13 @@ MUTANTS = [
                 "self._yellows = yellows",
             ),
         ),
+        test=test_conflicts.test_a_preview_has_the_present_colours,
     ),
     Mutant(
         "a preview judges nothing by what senders knew",
         ("previewed",),
         (Edit(RedState, "_apply", "self._run.judged_by(batch.basis)", "None"),),
+        test=test_conflicts.test_a_preview_judges_writes_by_what_their_senders_knew,
     ),
     # The node
     Mutant(

@@ -45,8 +45,8 @@ class TentativeReader:
         """Goes to some node, and on from there later, as long as it works."""
         self._leave()
         if self.is_working:
-            self._node = self._random.choice(self._nodes)
-            self._gateway.processes[self._node].ask(self._arrive)
+            node = self._random.choice(self._nodes)
+            self._gateway.processes[node].ask(lambda store: self._arrive(node, store))
             self._gateway.world.after(self._random.expovariate(1.0 / self._plan.hop_ms), self.begin)
 
     def _leave(self) -> None:
@@ -54,10 +54,10 @@ class TentativeReader:
             self._store.tentative_feed.remove(self._watcher)
         self._store = self._watcher = None
 
-    def _arrive(self, store: Store) -> None:
-        self._leave()  # where it was asked to twice
+    def _arrive(self, node: str, store: Store) -> None:
+        self._leave()  # two nodes may have been asked
         self._stay += 1
-        self._store, self._next = store, store.green.revision + 1
+        self._node, self._store, self._next = node, store, store.green.revision + 1
         interest, reads_changes = self._random.choice(INTERESTS), self._random.random() < 0.7
         self._watcher = store.tentative_feed.add(interest, lambda: None, reads_changes)
         self._read(self._stay, store)
@@ -69,7 +69,7 @@ class TentativeReader:
             return
         if watcher.is_behind:
             self._gateway.coverage["tentative watchers that fell behind"] += 1
-            self._arrive(store)
+            self._arrive(self._node, store)
             return
         events = tuple(watcher.take(self._random.choice((1, 3, 1_000))))
         changes: tuple[Change, ...] = ()
@@ -77,7 +77,7 @@ class TentativeReader:
             try:
                 changes = self._changes(store, watcher.interest)
             except Compacted:
-                self._arrive(store)
+                self._arrive(self._node, store)
                 return
         has_changes = watcher.reads_changes and self._next <= store.green.revision
         is_all = not watcher.has_events and not has_changes
