@@ -65,8 +65,8 @@ class TentativeReader:
     def _read(self, stay: int, store: Store) -> None:
         """Reads a part of what there is, and more of it later."""
         watcher = self._watcher
-        if stay != self._stay or watcher is None:
-            return
+        if stay != self._stay or watcher is None or store is not self._store:
+            return  # it went on, or its node began anew
         if watcher.is_behind:
             self._gateway.coverage["tentative watchers that fell behind"] += 1
             self._arrive(self._node, store)
