@@ -1,4 +1,4 @@
-"""One browser and one cluster for the tests of each worker; every test has a tab of its own, and a cluster that is whole."""
+"""One browser and one cluster for the tests of a worker; every test has a tab of its own, and a whole cluster."""
 
 from __future__ import annotations
 

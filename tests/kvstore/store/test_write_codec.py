@@ -201,7 +201,7 @@ def test_a_batch_gives_back_its_writes_and_what_it_says_of_them(
 
 
 def test_the_bytes_of_a_batch_stay_what_they_are() -> None:
-    assert msgpack.unpackb(encode_batch([b"one", b"two"], 17, 5)) == [3, 17, 5, None, b"one", b"two"]
+    assert msgpack.unpackb(encode_batch([b"one", b"two"], 17, 5)) == [4, 17, 5, None, b"one", b"two"]
     basis = Basis(7, {"b.2": 4, "a.1": 9})
     assert msgpack.unpackb(encode_batch([], 17, 5, basis)) == [4, 17, 5, [None, 7, "a.1", 9, "b.2", 4]]
     assert msgpack.unpackb(encode_batch([], 17, 5, Basis(7, {}, line=3))) == [4, 17, 5, [3, 7]]

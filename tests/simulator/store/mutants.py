@@ -476,7 +476,7 @@ MUTANTS = [
     Mutant(
         "a watcher of a prefix cannot cancel",
         (),
-        (Edit(Feed, "cancel", "is_known |= _discard(self._by_prefix, prefix, waiting)", "is_known = True"),),
+        (Edit(Feed, "cancel", "was_there := _discard(self._by_prefix, prefix, waiting)", "was_there := True"),),
     ),
     Mutant(
         "who was cancelled by one that was woken before is woken too",
