@@ -223,7 +223,7 @@ class _Stream:
                 return _event("compacted", {"oldest": compacted.oldest + 1})
             if chunk:
                 await self._write(chunk)
-            if self._has_changes:
+            if self._has_changes or self._has_tentative:
                 await self._turns.rest()  # writing does not pause as long as buffers take it
             elif not chunk:
                 await self._wait()
@@ -255,9 +255,12 @@ class _Stream:
     def _has_changes(self) -> bool:
         return Color.GREEN in self._wanted.colors and self._next <= self._node.revision
 
+    @property
+    def _has_tentative(self) -> bool:
+        return self._tentative is not None and self._tentative.has_events
+
     def _changes(self) -> list[bytes]:
-        is_early = self._tentative is not None and self._tentative.has_events
-        if is_early or not self._has_changes:
+        if self._has_tentative or not self._has_changes:
             return []
         found = self._node.changes(self._next, CHUNK_CHANGES_MAX, CHUNK_BYTES_MAX)
         self._next = found[-1].revision + 1

@@ -41,7 +41,7 @@ def test_it_begins_with_milestones_samples_and_the_status(node: Node) -> None:
     for name in ("node", "incarnation", "view", "state", "phase", "primary", "last_committed_primary"):
         assert begin["status"][name] == status[name]
     assert [one["name"] for one in begin["status"]["nodes"]] == ["a", "b", "c"]
-    last = [one for one in begin["milestones"] if one["event"] == "state"][-1]
+    last = [one for one in begin["milestones"] if one["event"] == "stage"][-1]
     assert (last["details"]["stage"], last["reason"]) == ("primary", "committed_by_all")
     assert {"time_ms", "writes_per_s", "time_to_green_ms", "sync_ms", "red"} <= set(sample)
 

@@ -182,6 +182,16 @@ def test_writes_that_are_red_already_are_shown_first(three: Cluster, key: str) -
         assert [event.data["write"] for event in seen.take(1)] == [red]
 
 
+def test_a_red_write_behind_hundreds_that_are_of_no_interest_is_shown(three: Cluster, key: str) -> None:
+    three.partition("ab|c")
+    for number in range(300):
+        three["c"].put(f"other/{number}", "x")
+    red = three["c"].put(key, "red").json["id"]
+    with watch(three["c"], f"?key={key}&colors=red,green") as seen:
+        assert [event.data["write"] for event in seen.take(1)] == [red]
+    three.heal()
+
+
 def test_who_does_not_watch_green_is_told_the_outcome_of_every_write_and_waits_for_the_next(
     three: Cluster, key: str
 ) -> None:

@@ -129,8 +129,8 @@ MUTANTS = [
             Edit(
                 PendingWrites,
                 "next_batch",
-                "self._answer(write, Failed(Trouble.NO_PRIMARY))\n            continue",
-                "self._answer(write, Failed(Trouble.NO_PRIMARY))",
+                "self._fail(write, Trouble.NO_PRIMARY)\n            continue",
+                "self._fail(write, Trouble.NO_PRIMARY)",
             ),
         ),
     ),
@@ -214,6 +214,7 @@ MUTANTS = [
         "a copy never expires",
         ("idempotency",),
         (Edit(Store, "_send_batch", "expiry_of(batch[0].line)", "10**9"),),
+        first_seed=10,
     ),
     Mutant(
         "a copy expires by when it was sent, not by when it came",
