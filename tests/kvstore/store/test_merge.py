@@ -336,8 +336,7 @@ def test_every_node_comes_to_the_same_in_any_merged_order(
 ) -> None:
     """One node never stops and writes nothing, two write checkpoints and restart, one of them on a real disk; the
     naive store knows nothing of checkpoints, tombstones, bases and runs. `sent_in` is the view of each message,
-    and how many messages its sender knew as green, in a primary
-    component."""
+    and how many messages its sender knew as green, if that was in a primary component."""
     real = Node(LmdbDisk(tmp_path_factory.mktemp("store")))
     nodes, naive, revisions = [Node(MemoryDisk()), Node(MemoryDisk()), real], NaiveStore(memory_length=4), [0]
     with pytest.MonkeyPatch.context() as patch:
