@@ -93,7 +93,7 @@ $(NODE): $(VENV)/bin/python pyproject.toml constraints.txt
 	@touch $@
 
 $(TEST): $(VENV)/bin/python pyproject.toml constraints.txt
-	$(PIP_INSTALL) --editable '.[test,check,loadtest]'
+	$(PIP_INSTALL) --editable '.[test,check,loadtest,spark]'
 	@touch $(NODE) $@
 
 $(ALL): $(VENV)/bin/python pyproject.toml constraints.txt

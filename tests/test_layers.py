@@ -24,16 +24,22 @@ LAYERS = (
 APART = {
     "kvstore.client": frozenset[str](),
     "kvstore.journal_schema": frozenset[str](),
+    "kvstore.log_schema": frozenset[str](),
     "kvstore.__main__": frozenset({"kvstore.cli"}),
-    "spark": frozenset({"kvstore.client", "kvstore.journal_schema"}),
+    "spark": frozenset({"kvstore.client", "kvstore.journal_schema", "kvstore.log_schema"}),
     "loadtest": frozenset({"kvstore.client"}),
 }
 """What stands beside the layers, and what of ours it may import: they know a node by its HTTP and its files."""
 
-USERS_APART = {"kvstore.client": ("kvstore.cli",), "kvstore.journal_schema": ("kvstore.node",)}
+USERS_APART = {
+    "kvstore.client": ("kvstore.cli",),
+    "kvstore.journal_schema": ("kvstore.node",),
+    "kvstore.log_schema": ("kvstore.node", "kvstore.cli"),
+    "spark": ("kvstore.cli",),
+}
 """Which layers may import what stands beside them."""
 
-FACES = (*LAYERS, "kvstore.client", "kvstore.journal_schema")
+FACES = (*LAYERS, "kvstore.client", "kvstore.journal_schema", "kvstore.log_schema", "spark")
 """The packages that say in `__all__` what others may use."""
 
 IO_MODULES = ("transport.udp", "transport.chaos", "corel.disk_errors", "corel.lmdb_log", "corel.verification")
@@ -65,6 +71,7 @@ MAY_TOUCH = {
     ),
     "kvstore.client": frozenset({"urllib"}),
     "kvstore.journal_schema": frozenset[str](),
+    "kvstore.log_schema": frozenset[str](),
     "kvstore.client.http": frozenset({"httpx", "os", "socket", "ssl", "uuid"}),
     "kvstore.client.blocking": frozenset({"httpx", "time"}),
     "kvstore.client.blocking_lock": frozenset({"threading"}),
