@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import Response as StarletteResponse
 
-from api import schemas
+from api import openapi, schemas
 from api.answers import outcome_json, text_or_base64
 from api.cursors import Cursor, Kind, decode_cursor, encode_cursor
 from api.kv_openapi import TimeoutQuery
@@ -44,7 +44,7 @@ CONFLICTS_AT_ONCE = 16
 
 def add_conflicts(app: FastAPI, node: Node, turns: Turns) -> None:
     @app.get(
-        "/v1/conflicts", response_model=None, tags=["merges"], responses=schemas.past_responses(schemas.Conflicts)
+        "/v1/conflicts", response_model=None, tags=["merges"], responses=openapi.past_responses(schemas.Conflicts)
     )
     async def conflicts(
         request: Request,
@@ -65,7 +65,7 @@ def add_conflicts(app: FastAPI, node: Node, turns: Turns) -> None:
         "/v1/conflicts/preview",
         response_model=None,
         tags=["merges"],
-        responses=schemas.preview_responses(),
+        responses=openapi.preview_responses(),
     )
     async def preview(
         request: Request,

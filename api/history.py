@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import Response as StarletteResponse
 
-from api import schemas
+from api import openapi, schemas
 from api.answers import text_or_base64
 from api.cursors import Cursor, Kind, decode_cursor, encode_cursor
 from api.kv_openapi import TimeoutQuery
@@ -25,7 +25,7 @@ VERSIONS_AT_ONCE = 8
 
 
 def add_history(app: FastAPI, node: Node, turns: Turns) -> None:
-    @app.get("/v1/history", response_model=None, tags=["keys"], responses=schemas.past_responses(schemas.History))
+    @app.get("/v1/history", response_model=None, tags=["keys"], responses=openapi.past_responses(schemas.History))
     async def history(
         request: Request,
         key: Annotated[str, Query(min_length=1, description="Up to 480 bytes of UTF-8")],

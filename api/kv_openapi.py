@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import FastAPI, Header, Path, Query
 
-from api import schemas
+from api import openapi, schemas
 from api.reads import Read
 from api.requests import TIMEOUT_MS, TIMEOUT_MS_MAX
 from kvstore.store import NUMBER_MAX, Ack, Merge
@@ -28,7 +28,7 @@ MergeQuery = Annotated[
     ),
 ]
 IfMatch = Annotated[
-    str | None, Header(alias="If-Match", pattern=schemas.IF_MATCH, description='An ETag, `"17"`, or `*`')
+    str | None, Header(alias="If-Match", pattern=openapi.IF_MATCH, description='An ETag, `"17"`, or `*`')
 ]
 IfNoneMatch = Annotated[
     str | None, Header(alias="If-None-Match", pattern=r"^\*$", description="`*`: only if the key does not exist")
@@ -44,9 +44,9 @@ Key = Annotated[str, Path(description="Up to 480 bytes of UTF-8, percent-encoded
 def describe_keys(app: FastAPI) -> None:
     """Adds the calls to the document. Their functions are never called."""
     path = "/v1/kv/{key}"
-    write_responses = schemas.write_responses()
+    write_responses = openapi.write_responses()
 
-    @app.put(path, response_model=None, tags=["keys"], responses=write_responses, openapi_extra=schemas.RAW_BODY)
+    @app.put(path, response_model=None, tags=["keys"], responses=write_responses, openapi_extra=openapi.RAW_BODY)
     async def put_value(
         key: Key,
         ack: AckQuery = Ack.AUTO,
@@ -82,7 +82,7 @@ def describe_keys(app: FastAPI) -> None:
     ) -> None:
         """Removes a key. To remove one that is not there changes nothing, and is no error."""
 
-    read_responses = schemas.read_responses()
+    read_responses = openapi.read_responses()
 
     @app.get(path, response_model=None, tags=["keys"], responses=read_responses)
     async def get_value(

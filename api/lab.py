@@ -11,9 +11,10 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Path, Request
 
-from api import schemas
+from api import openapi
 from api.problems import Problem
 from api.requests import BodyBudget, body_of, json_of, parameters
+from api.schemas import LabAction, LabActionKind
 from kvstore.node import Node
 
 RELAY_SECONDS = 5.0
@@ -25,8 +26,8 @@ def add_lab(app: FastAPI, node: Node, budget: BodyBudget) -> None:
         "/v1/lab/nodes/{name}",
         response_model=None,
         tags=["chaos"],
-        responses=schemas.lab_responses(),
-        openapi_extra=schemas.body_of(schemas.LabAction),
+        responses=openapi.lab_responses(),
+        openapi_extra=openapi.body_of(LabAction),
     )
     async def act(
         request: Request, name: Annotated[str, Path(description="A node of the roster")]
@@ -48,10 +49,16 @@ def add_lab(app: FastAPI, node: Node, budget: BodyBudget) -> None:
             )
         if name not in node.config.roster.weights:
             raise Problem(404, "no_such_node", f"There is no node {name!r} in the roster.")
-        return await _relay(str(node.config.supervisor), name, schemas.lab_action_of(body))
+        return await _relay(str(node.config.supervisor), name, lab_action_of(body))
 
 
-async def _relay(socket: str, name: str, action: schemas.LabActionKind) -> dict[str, Any]:
+def lab_action_of(body: object) -> LabActionKind:
+    if isinstance(body, dict) and set(body) == {"action"} and body["action"] in list(LabActionKind):
+        return LabActionKind(body["action"])
+    raise Problem(400, "invalid_action", 'The body is {"action": "kill"} or {"action": "start"}.')
+
+
+async def _relay(socket: str, name: str, action: LabActionKind) -> dict[str, Any]:
     """Returns the supervisor's answer, one JSON object on one line, to ours. Raises `Problem`."""
     try:
         async with asyncio.timeout(RELAY_SECONDS):

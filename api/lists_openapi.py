@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import FastAPI, Query
 
-from api import schemas
+from api import openapi
 from api.kv_openapi import MinRevisionQuery, RevisionQuery, TimeoutQuery
 from api.lists import PATH
 from api.pages import LIMIT, LIMIT_MAX
@@ -20,7 +20,7 @@ CursorQuery = Annotated[str | None, Query(description="What the page before gave
 def describe_lists(app: FastAPI) -> None:
     """Adds the call to the document. Its function is never called."""
 
-    @app.get(PATH, response_model=None, tags=["keys"], responses=schemas.list_responses())
+    @app.get(PATH, response_model=None, tags=["keys"], responses=openapi.list_responses())
     async def list_keys(
         prefix: PrefixQuery = "",
         start: Annotated[str, Query(description="Only keys from this one on")] = "",

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
 
-from api import schemas
+from api import openapi
 from api.requests import parameters
 from kvstore.node import Node
 
@@ -71,7 +71,7 @@ def _quality(text: str) -> float:
     return quality if 0.0 <= quality <= 1.0 else 0.0
 
 
-def _responses() -> schemas.Responses:
+def _responses() -> openapi.Responses:
     kinds = (CONTENT_TYPE_PLAIN_0_0_4, openmetrics.CONTENT_TYPE_LATEST)
     content = {kind.partition(";")[0]: {"schema": {"type": "string"}} for kind in kinds}
-    return {200: {"description": "As they are now", "content": content}, **schemas.metrics_errors()}
+    return {200: {"description": "As they are now", "content": content}, **openapi.metrics_errors()}

@@ -12,8 +12,9 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.responses import Response as StarletteResponse
 from starlette.exceptions import HTTPException
 
-from api import schemas
+from api import openapi, schemas
 from api.answers import outcome_json, problem_response, write_response
+from api.chaos import add_chaos
 from api.conflicts import add_conflicts
 from api.history import add_history
 from api.kv_openapi import AckQuery, IdempotencyKey, TimeoutQuery, describe_keys
@@ -29,7 +30,6 @@ from api.requests import (
     body_of,
     choice,
     headers_of,
-    json_of,
     number,
     parameters,
 )
@@ -42,7 +42,6 @@ from corel.disk_errors import DiskError
 from kvstore.node import Node
 from kvstore.store import Ack, Compacted, InvalidWrite, Overloaded, Trouble
 from transport import SEQUENCE_MAX, Machine
-from transport.chaos import Chaos
 
 TXN_BODY_BYTES_MAX = 8 * 1_048_576
 LOG_LIMIT = 100
@@ -69,9 +68,9 @@ def make_app(node: Node, budget: BodyBudget, turns: Turns, urls: Mapping[str, st
     _add_status(app, node, urls)
     _add_probes(app, node)
     add_metrics(app, node)
-    _add_chaos(app, node, budget)
+    add_chaos(app, node, budget)
     add_lab(app, node, budget)
-    schemas.complete(app.openapi(), node.config.roster.weights)
+    openapi.complete(app.openapi(), node.config.roster.weights)
     return app
 
 
@@ -105,8 +104,8 @@ def _add_writes(app: FastAPI, node: Node, budget: BodyBudget) -> None:
         "/v1/txn",
         response_model=None,
         tags=["keys"],
-        responses=schemas.write_responses(),
-        openapi_extra=schemas.body_of(schemas.Txn),
+        responses=openapi.write_responses(),
+        openapi_extra=openapi.body_of(schemas.Txn),
     )
     async def transaction(
         request: Request,
@@ -126,7 +125,7 @@ def _add_writes(app: FastAPI, node: Node, budget: BodyBudget) -> None:
         answer = await node.write(write, ack, timeout_ms)
         return starlette(write_response(answer, write))
 
-    @app.get("/v1/writes/{write_id}", response_model=None, tags=["writes"], responses=schemas.fate_responses())
+    @app.get("/v1/writes/{write_id}", response_model=None, tags=["writes"], responses=openapi.fate_responses())
     async def write_fate(
         request: Request,
         write_id: Annotated[str, Path(description="As the write's answer gave it")],
@@ -164,13 +163,13 @@ def _parse_write_id(text: str) -> tuple[MessageId, int]:
 
 
 def _add_status(app: FastAPI, node: Node, urls: Mapping[str, str]) -> None:
-    @app.get("/v1/status", response_model=None, tags=["node"], responses=schemas.plain_responses(schemas.Status))
+    @app.get("/v1/status", response_model=None, tags=["node"], responses=openapi.plain_responses(schemas.Status))
     async def status(request: Request) -> dict[str, Any]:
         """This node: its view, its lines, its state."""
         parameters(request.scope["query_string"], ())
         return status_json(node.status())
 
-    @app.get("/v1/log", response_model=None, tags=["node"], responses=schemas.plain_responses(schemas.LogPage))
+    @app.get("/v1/log", response_model=None, tags=["node"], responses=openapi.plain_responses(schemas.LogPage))
     async def log(
         request: Request,
         first: Annotated[int, Query(alias="from", ge=0, le=2**53, description="Position of the first")] = 0,
@@ -181,7 +180,7 @@ def _add_status(app: FastAPI, node: Node, urls: Mapping[str, str]) -> None:
         first = number(found, "from", 0, 0, 2**53)
         return log_json(node.read_log(first, number(found, "limit", LOG_LIMIT, 1, LOG_LIMIT_MAX)))
 
-    @app.get("/v1/cluster", response_model=None, tags=["node"], responses=schemas.plain_responses(schemas.Cluster))
+    @app.get("/v1/cluster", response_model=None, tags=["node"], responses=openapi.plain_responses(schemas.Cluster))
     async def cluster(request: Request) -> dict[str, Any]:
         """What this node knows of every node of the roster."""
         parameters(request.scope["query_string"], ())
@@ -194,7 +193,7 @@ def _add_probes(app: FastAPI, node: Node) -> None:
         """Whether the process answers."""
         return "ok\n"
 
-    @app.get("/readyz", response_model=None, tags=["node"], responses=schemas.ready_responses())
+    @app.get("/readyz", response_model=None, tags=["node"], responses=openapi.ready_responses())
     async def ready(
         request: Request, need: Annotated[schemas.Need | None, Query(description="primary: only in one")] = None
     ) -> dict[str, Any]:
@@ -208,46 +207,3 @@ def _add_probes(app: FastAPI, node: Node) -> None:
         if status.stage is Stage.RECOVERING and not status.is_open:
             raise trouble(Trouble.TIMEOUT, "This node is still finding out who is connected. Ask again soon.")
         return {"ready": True, "state": str(status.stage)}
-
-
-def _add_chaos(app: FastAPI, node: Node, budget: BodyBudget) -> None:
-    responses = schemas.plain_responses(schemas.ChaosSettings, may_be_missing=True)
-
-    @app.put(
-        "/v1/chaos",
-        response_model=None,
-        tags=["chaos"],
-        responses=responses,
-        openapi_extra=schemas.body_of(schemas.ChaosSettings),
-    )
-    async def set_chaos(request: Request) -> dict[str, Any]:
-        """Makes the network of this node worse, to see what happens: only with `--chaos`."""
-        parameters(request.scope["query_string"], ())
-        body = json_of(await body_of(request.scope, request.receive, 65_536, budget))
-        _check_chaos(node)
-        node.chaos = chaos = schemas.chaos_of(body, node.config.roster.weights)
-        return schemas.chaos_json(chaos)
-
-    @app.delete("/v1/chaos", response_model=None, tags=["chaos"], responses=responses)
-    async def clear_chaos(request: Request) -> dict[str, Any]:
-        """Ends all disturbances of this node's network."""
-        parameters(request.scope["query_string"], ())
-        _check_chaos(node)
-        node.chaos = chaos = Chaos()
-        return schemas.chaos_json(chaos)
-
-    @app.get("/v1/chaos", response_model=None, tags=["chaos"], responses=responses)
-    async def get_chaos(request: Request) -> dict[str, Any]:
-        """The disturbances of this node's network at present."""
-        parameters(request.scope["query_string"], ())
-        return schemas.chaos_json(_check_chaos(node))
-
-
-def _check_chaos(node: Node) -> Chaos:
-    """Returns the disturbances of this node's network at present. Raises `Problem` without `--chaos`."""
-    chaos = node.chaos
-    if chaos is None:
-        raise Problem(
-            404, "chaos_disabled", "This node was started without --chaos, so its network cannot be disturbed."
-        )
-    return chaos

@@ -12,10 +12,10 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 
 from api.answers import problem_response, to_json
+from api.chaos import chaos_json
 from api.figures import Figures
 from api.problems import Problem
 from api.requests import Receive, Scope, Send, parameters
-from api.schemas import chaos_json
 from api.status import members_json, milestone_json, status_json
 from corel.disk_errors import DiskError
 from kvstore.node import Node

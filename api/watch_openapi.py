@@ -7,19 +7,19 @@ from typing import Annotated
 
 from fastapi import FastAPI, Header, Query
 
-from api import schemas
+from api import openapi
 
 
 def describe_streams(app: FastAPI) -> None:
     """Adds the calls to the document. Their functions are never called."""
 
-    @app.get("/v1/status/stream", response_model=None, tags=["node"], responses=schemas.stream_responses())
+    @app.get("/v1/status/stream", response_model=None, tags=["node"], responses=openapi.stream_responses())
     async def status_stream() -> None:
         """This node's status as Server-Sent Events, whenever it changes: `status`, `milestones` (views, stages and
         phases) and `figures` (one sample each second, and first those of the last minutes). The console is made of
         it."""
 
-    @app.get("/v1/watch", response_model=None, tags=["feeds"], responses=schemas.stream_responses())
+    @app.get("/v1/watch", response_model=None, tags=["feeds"], responses=openapi.stream_responses())
     async def watch(
         prefix: Annotated[list[str] | None, Query(description="Keys that begin with it; repeatable")] = None,
         key: Annotated[list[str] | None, Query(description="This key; repeatable")] = None,
