@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -14,9 +15,18 @@ from api.schemas import ChaosSettings
 from kvstore.node import Node
 from transport.chaos import Chaos
 
+BODY_BYTES_MAX = 65_536
+
 
 def add_chaos(app: FastAPI, node: Node, budget: BodyBudget) -> None:
     responses = openapi.plain_responses(ChaosSettings, may_be_missing=True)
+
+    async def changed(request: Request, base: Chaos | None) -> Chaos:
+        parameters(request.scope["query_string"], ())
+        body = json_of(await body_of(request.scope, request.receive, BODY_BYTES_MAX, budget))
+        present = _check_chaos(node)
+        node.chaos = chaos = chaos_of(body, node.config.roster.weights, base or present)
+        return chaos
 
     @app.put(
         "/v1/chaos",
@@ -26,12 +36,20 @@ def add_chaos(app: FastAPI, node: Node, budget: BodyBudget) -> None:
         openapi_extra=openapi.body_of(ChaosSettings),
     )
     async def set_chaos(request: Request) -> dict[str, Any]:
-        """Makes the network of this node worse, to see what happens: only with `--chaos`."""
-        parameters(request.scope["query_string"], ())
-        body = json_of(await body_of(request.scope, request.receive, 65_536, budget))
-        _check_chaos(node)
-        node.chaos = chaos = chaos_of(body, node.config.roster.weights)
-        return chaos_json(chaos)
+        """Makes the network of this node worse, to see what happens: only with `--chaos`. What the body does not
+        name ends."""
+        return chaos_json(await changed(request, Chaos()))
+
+    @app.patch(
+        "/v1/chaos",
+        response_model=None,
+        tags=["chaos"],
+        responses=responses,
+        openapi_extra=openapi.body_of(ChaosSettings),
+    )
+    async def change_chaos(request: Request) -> dict[str, Any]:
+        """Changes the disturbances that the body names. What it does not name stays as it is."""
+        return chaos_json(await changed(request, None))
 
     @app.delete("/v1/chaos", response_model=None, tags=["chaos"], responses=responses)
     async def clear_chaos(request: Request) -> dict[str, Any]:
@@ -58,8 +76,8 @@ def _check_chaos(node: Node) -> Chaos:
     return chaos
 
 
-def chaos_of(body: object, roster: Iterable[str]) -> Chaos:
-    """Returns the chaos that a body asks for. A name that is not in the roster is an error."""
+def chaos_of(body: object, roster: Iterable[str], base: Chaos) -> Chaos:
+    """Returns `base` with what a body names. A name that is not in the roster is an error."""
     try:
         settings = ChaosSettings.model_validate(body, strict=True)
     except ValueError as error:
@@ -73,14 +91,10 @@ def chaos_of(body: object, roster: Iterable[str]) -> Chaos:
         raise Problem(
             400, "invalid_chaos", f"There is no node {strangers[0]!r}; there are {', '.join(sorted(names))}."
         )
-    return Chaos(
-        frozenset(settings.drop_from),
-        frozenset(settings.drop_to),
-        settings.loss,
-        settings.duplication,
-        settings.delay_ms,
-        settings.jitter_ms,
-    )
+    named = settings.model_dump(exclude_unset=True)
+    for field in [name for name in ("drop_from", "drop_to") if name in named]:
+        named[field] = frozenset(named[field])
+    return replace(base, **named)
 
 
 def chaos_json(chaos: Chaos) -> dict[str, object]:

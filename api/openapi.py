@@ -146,6 +146,7 @@ def complete(document: dict[str, Any], roster: Iterable[str]) -> None:
                     schema.update(kind)
                 if parameter["name"] == "write_id":
                     schema["pattern"] = WRITE_ID
-    chaos = document["paths"]["/v1/chaos"]["put"]["requestBody"]["content"]["application/json"]["schema"]
-    for field in ("drop_from", "drop_to"):
-        chaos["properties"][field]["items"] = {"enum": sorted(roster)}
+    for method in ("put", "patch"):
+        body = document["paths"]["/v1/chaos"][method]["requestBody"]["content"]["application/json"]["schema"]
+        for field in ("drop_from", "drop_to"):
+            body["properties"][field]["items"] = {"enum": sorted(roster)}

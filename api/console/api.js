@@ -11,7 +11,7 @@ export async function call(url, method = "GET", body = undefined, headers = {}, 
   }
 }
 
-export const put = (url, body) => call(url, "PUT", JSON.stringify(body), { "Content-Type": "application/json" });
+export const patch = (url, body) => call(url, "PATCH", JSON.stringify(body), { "Content-Type": "application/json" });
 
 export const post = (url, body) => call(url, "POST", JSON.stringify(body), { "Content-Type": "application/json" });
 

@@ -59,6 +59,20 @@ export function field(label, control, attributes = {}) {
   return h("div", { class: `field ${attributes.class || ""}` }, h("label", { for: id }, label), control);
 }
 
+/** A labelled range, with its value in words beside the label. */
+export function slider(label, attributes, text) {
+  const input = h("input", { type: "range", ...attributes });
+  const output = h("output", { for: attributes.id });
+  const show = () => {
+    setText(output, text(Number(input.value)));
+    setAttribute(input, "aria-valuetext", output.textContent);
+  };
+  input.addEventListener("input", show);
+  show();
+  const root = h("div", { class: "field" }, h("div", { class: "label-row" }, h("label", { for: attributes.id }, label), output), input);
+  return { root, value: () => Number(input.value) };
+}
+
 /** A chip that says a colour in words, too. */
 export function chip(color, text = color) {
   return h("span", { class: "chip", "data-color": color }, text);

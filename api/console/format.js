@@ -15,6 +15,8 @@ export function milliseconds(number) {
   return `${number < 1 ? finest.format(number) : number < 10 ? fine.format(number) : whole.format(number)} ms`;
 }
 
+export const percent = (share) => `${fine.format(share * 100)} %`;
+
 export function duration(ms) {
   const seconds = Math.max(0, ms) / 1_000;
   if (seconds < 10) return `${fine.format(seconds)} s`;
@@ -52,6 +54,18 @@ export const STATES = {
   away: { label: "Away", color: "red", meaning: "It has left the others because of its disk." },
   unknown: { label: "Unknown", color: "grey", meaning: "Nothing is known of it at present." },
 };
+
+/** What disturbs the network of a node, in words; empty if nothing does. */
+export function disturbances(chaos) {
+  const found = [
+    [chaos.drop_from.length || chaos.drop_to.length, "links cut"],
+    [chaos.loss, `${percent(chaos.loss)} loss`],
+    [chaos.delay_ms, `${milliseconds(chaos.delay_ms)} delay`],
+    [chaos.jitter_ms, `${milliseconds(chaos.jitter_ms)} jitter`],
+    [chaos.duplication, `${percent(chaos.duplication)} doubled`],
+  ];
+  return found.filter(([is]) => is).map(([, text]) => text);
+}
 
 export const plural = (number, word) => `${count(number)} ${word}${number === 1 ? "" : "s"}`;
 

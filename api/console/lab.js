@@ -1,7 +1,9 @@
-// The partition laboratory: cut and heal links, kill and start nodes, write a little, and watch the lines move. Only where the
-// nodes run with --chaos.
+// The partition laboratory: cut and heal links, lose and delay datagrams, kill and start nodes, write a little, and watch the
+// lines move. Only where the nodes run with --chaos.
 
-import { call, post, put, why } from "./api.js";
+import { call, patch, post, why } from "./api.js";
+import { askNodes } from "./asking.js";
+import { createDisturbances } from "./disturbances.js";
 import { h, panel, replace, setAttribute, setText } from "./dom.js";
 import { STATES } from "./format.js";
 import { createIslands } from "./islands.js";
@@ -13,6 +15,7 @@ import { createWorkload } from "./workload.js";
 export function createLab(model) {
   const script = new Script();
   const islands = createIslands(model);
+  const loss = createDisturbances(model, script);
   const workload = createWorkload(model, script);
   const nodes = createNodes(model);
   const map = createMap(model);
@@ -24,19 +27,11 @@ export function createLab(model) {
   const work = h(
     "div",
     { class: "columns" },
-    h("div", { class: "span-5 stack" }, links.root, processes.root, workload.root),
+    h("div", { class: "span-5 stack" }, links.root, loss.root, processes.root, workload.root),
     h("div", { class: "span-7 stack compact" }, map.root, nodes.root, createScript(model, script)),
   );
   const off = panel("Laboratory", null, h("p", { class: "empty" }, "This node was started without --chaos, so its network cannot be cut from here. A cluster of `corelkv cluster` can."));
   const root = h("div", {}, off.root, work);
-
-  async function toAll(requests, done) {
-    const answers = await Promise.all(requests.map(async ([name, ask]) => [name, model.urlOf(name) === null ? null : await ask(model.urlOf(name))]));
-    const failed = answers.filter(([, answer]) => !answer?.ok);
-    said.className = `note ${failed.length ? "bad" : "good"}`;
-    const reasons = failed.map(([name, answer]) => `${name}: ${answer ? why(answer) : "its URL is not known."}`);
-    setText(said, failed.length ? `${done}, but not at every node. ${reasons.join(" ")}` : `${done}.`);
-  }
 
   async function apply() {
     const sides = islands.islands();
@@ -48,15 +43,15 @@ export function createLab(model) {
     script.add({ do: "partition", islands: sides });
     const requests = sides.flatMap((side) => {
       const others = model.names.filter((name) => !side.includes(name));
-      return side.map((name) => [name, (url) => put(`${url}/v1/chaos`, { drop_from: others, drop_to: others })]);
+      return side.map((name) => [name, (url) => patch(`${url}/v1/chaos`, { drop_from: others, drop_to: others })]);
     });
-    await toAll(requests, `Cut: ${sides.map((side) => side.join(", ")).join(" | ")}`);
+    await askNodes(model, requests, `Cut: ${sides.map((side) => side.join(", ")).join(" | ")}`, said);
   }
 
   async function mend() {
     script.add({ do: "heal" });
     islands.reset();
-    await toAll(model.names.map((name) => [name, (url) => call(`${url}/v1/chaos`, "DELETE")]), "Healed");
+    await askNodes(model, model.names.map((name) => [name, (url) => call(`${url}/v1/chaos`, "DELETE")]), "Healed: nothing is cut, lost or late", said);
   }
 
   return {
@@ -66,7 +61,7 @@ export function createLab(model) {
       off.root.hidden = isOn || !model.own.status;
       work.hidden = !isOn;
       if (!isOn) return;
-      for (const part of [islands, workload, nodes, map, processes]) part.update();
+      for (const part of [islands, loss, workload, nodes, map, processes]) part.update();
     },
   };
 }

@@ -2,7 +2,7 @@
 // All bars have one scale, so that one sees who is behind.
 
 import { h, panel, setAttribute, setText } from "./dom.js";
-import { STATES, clock, count, duration, plural, shortView } from "./format.js";
+import { STATES, clock, count, disturbances, duration, plural, shortView } from "./format.js";
 
 export function createNodes(model) {
   const scale = h("p", { class: "muted" });
@@ -55,7 +55,7 @@ function createCard(name, place) {
     primary: h("span", { class: "node-primary" }),
     me: h("span", { class: "tag", hidden: true }, "this node"),
     vote: h("span", { class: "tag", hidden: true, title: "It recovers from an empty disk, and counts towards no majority until then." }, "no vote"),
-    cut: h("span", { class: "tag warn", hidden: true }, "network disturbed"),
+    cut: h("span", { class: "tag warn", hidden: true, title: "What is wrong with its network on purpose" }),
     view: h("dd", { class: "mono" }),
     members: h("dd"),
     incarnation: h("dd", { class: "mono" }),
@@ -98,7 +98,7 @@ function createCard(name, place) {
     parts.vote.hidden = !(source === "first-hand" && !status.voter);
     const { chaos } = status?.lab ?? {};
     parts.cut.hidden = !(source === "first-hand" && status.chaos);
-    setText(parts.cut, chaos?.drop_from.length || chaos?.drop_to.length ? "links cut" : "network disturbed");
+    setText(parts.cut, chaos ? disturbances(chaos).join(", ") : "");
     setText(parts.primary, primaryText(source, status));
     setText(parts.view, view ? shortView(view.id) : "not known");
     parts.view.title = view ? view.id : "";

@@ -1,7 +1,7 @@
 // What was done in the laboratory, as a script that `corelkv replay` performs again: see docs/console.md.
 
 import { h, panel, replace } from "./dom.js";
-import { duration } from "./format.js";
+import { duration, milliseconds, percent } from "./format.js";
 
 const STEPS_MAX = 500;
 
@@ -37,6 +37,8 @@ function describeStep(step) {
   switch (step.do) {
     case "partition":
       return `cut ${step.islands.map((names) => names.join(",")).join(" | ")}`;
+    case "disturb":
+      return `${percent(step.loss)} loss, ${milliseconds(step.delay_ms)} delay at ${step.nodes.join(",")}`;
     case "heal":
       return "heal all links";
     case "workload":
@@ -67,7 +69,7 @@ export function createScript(model, script) {
     replace(
       steps,
       isEmpty
-        ? h("li", { class: "empty" }, "Nothing yet. Cuts, heals, kills, starts and workloads are recorded here.")
+        ? h("li", { class: "empty" }, "Nothing yet. Cuts, loss and delay, heals, kills, starts and workloads are recorded here.")
         : script.steps.map((step) => h("li", {}, h("time", { class: "mono muted" }, `+${duration(step.at_ms)}`), h("span", {}, describeStep(step)))),
     );
     steps.scrollTop = steps.scrollHeight;

@@ -1,7 +1,7 @@
 // A small bounded workload: writes at a steady rate, made by this browser through the API.
 
 import { keyPath } from "./api.js";
-import { field, h, panel, setText } from "./dom.js";
+import { field, h, panel, setText, slider } from "./dom.js";
 import { count, milliseconds } from "./format.js";
 
 const TICK_MS = 50;
@@ -9,8 +9,7 @@ const IN_FLIGHT_MAX = 4; // at each node: browsers allow six connections, and on
 const KEYS = 100;
 
 export function createWorkload(model, script) {
-  const speed = h("input", { type: "range", min: 1, max: 100, value: 20, id: "writes-per-s" });
-  const shown = h("output", { for: "writes-per-s" }, "20 writes/s");
+  const speed = slider("Rate", { id: "writes-per-s", min: 1, max: 100, value: 20 }, (number) => `${number} writes/s`);
   const seconds = h("select", { class: "input" }, [10, 30, 60].map((number) => h("option", { value: number }, `${number} s`)));
   const through = h("select", { class: "input" });
   const button = h("button", { class: "button primary", type: "button" }, "Start writing");
@@ -21,7 +20,7 @@ export function createWorkload(model, script) {
     h(
       "div",
       { class: "stack" },
-      h("div", { class: "field" }, h("div", { class: "label-row" }, h("label", { for: "writes-per-s" }, "Rate"), shown), speed),
+      speed.root,
       h("div", { class: "row" }, field("Through", through, { class: "grow" }), field("For", seconds), button),
       h("dl", { class: "facts tight" }, Object.entries(numbers).map(([name, value]) => h("div", {}, h("dt", {}, name), value))),
     ),
@@ -29,12 +28,11 @@ export function createWorkload(model, script) {
   let run = null;
   let known = "";
 
-  speed.addEventListener("input", () => setText(shown, `${speed.value} writes/s`));
   button.addEventListener("click", () => (run ? stop() : start()));
 
   function start() {
     const names = through.value === "*" ? model.names : [through.value];
-    const step = script.add({ do: "workload", writes_per_s: Number(speed.value), seconds: Number(seconds.value), through: [...names] });
+    const step = script.add({ do: "workload", writes_per_s: speed.value(), seconds: Number(seconds.value), through: [...names] });
     run = { names, step, began: Date.now(), due: 0, next: 0, flying: {}, figures: { sent: 0, green: 0, red: 0, failed: 0, "left out": 0 }, times: [] };
     run.timer = setInterval(() => tick(run), TICK_MS);
     setText(button, "Stop writing");

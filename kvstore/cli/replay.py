@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kvstore.cli.commands import client_of
 from kvstore.cli.output import Exit, UsageError, fail
-from kvstore.cli.script import Action, Heal, Kill, Partition, Script, Start, Workload, parse_script
+from kvstore.cli.script import Action, Disturb, Heal, Kill, Partition, Script, Start, Workload, parse_script
 from kvstore.client import AsyncClient, ClientError, Reply, Request, RetryPolicy, Unreachable, key_path
 
 IN_FLIGHT_MAX = 32
@@ -55,6 +55,11 @@ async def _perform(script: Script, urls: Mapping[str, str], speed: float) -> Exi
         return await _Performance(script, clients, speed).run()
 
 
+def _change_of_chaos(**settings: object) -> Request:
+    """Changes these settings only: a cut does not end losses, nor the other way round."""
+    return Request("PATCH", "/v1/chaos", {}, _JSON, json.dumps(settings).encode())
+
+
 class _Performance:
     """One run of a script."""
 
@@ -92,8 +97,11 @@ class _Performance:
             requests = {}
             for island in action.islands:
                 others = [name for name in self._clients if name not in island]
-                body = json.dumps({"drop_from": others, "drop_to": others}).encode()
-                requests.update({name: Request("PUT", "/v1/chaos", {}, _JSON, body) for name in island})
+                change = _change_of_chaos(drop_from=others, drop_to=others)
+                requests.update(dict.fromkeys(island, change))
+        elif isinstance(action, Disturb):
+            change = _change_of_chaos(loss=action.loss, delay_ms=action.delay_ms)
+            requests = dict.fromkeys(action.nodes, change)
         elif isinstance(action, Heal):
             requests = {name: Request("DELETE", "/v1/chaos") for name in self._clients}
         elif isinstance(action, (Kill, Start)):

@@ -14,6 +14,7 @@ FORMAT = "corelkv-script"
 VERSION = 1
 STEPS_MAX = 10_000
 AT_MS_MAX = 24 * 3_600_000
+DELAY_MS_MAX = 60_000
 WRITES_PER_SECOND_MAX = 1_000
 WORKLOAD_SECONDS_MAX = 3_600
 
@@ -26,6 +27,19 @@ class Partition:
 
     def __str__(self) -> str:
         return f"cut {' | '.join(map(','.join, self.islands))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Disturb:
+    """Let these nodes lose a share of what they receive, and get the rest late; the others, and cuts, stay as they
+    are."""
+
+    nodes: tuple[str, ...]
+    loss: float
+    delay_ms: float
+
+    def __str__(self) -> str:
+        return f"{self.loss * 100.0:g} % loss, {self.delay_ms:g} ms delay at {','.join(self.nodes)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +78,7 @@ class Workload:
         return f"{self.writes_per_s:g} writes/s for {self.seconds:g} s through {','.join(self.through)}"
 
 
-Action: TypeAlias = Partition | Heal | Kill | Start | Workload
+Action: TypeAlias = Partition | Disturb | Heal | Kill | Start | Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +140,12 @@ def _action(step: dict[str, Any], nodes: Sequence[str]) -> Action:
             if sorted(name for side in sides for name in side) != sorted(nodes):
                 raise UsageError("every node is on exactly one island")
             return Partition(sides)
+        case "disturb":
+            return Disturb(
+                _names(step.get("nodes"), "nodes", nodes),
+                _number(step, "loss", 0.0, 1.0),
+                _number(step, "delay_ms", 0.0, DELAY_MS_MAX),
+            )
         case "heal":
             return Heal()
         case "kill":
@@ -139,7 +159,7 @@ def _action(step: dict[str, Any], nodes: Sequence[str]) -> Action:
                 _names(step.get("through"), "through", nodes),
             )
         case other:
-            raise UsageError(f'"do" is partition, heal, kill, start or workload, not {other!r}')
+            raise UsageError(f'"do" is partition, disturb, heal, kill, start or workload, not {other!r}')
 
 
 def _names(value: object, what: str, known: Sequence[str] | None = None) -> tuple[str, ...]:

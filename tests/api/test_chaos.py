@@ -27,6 +27,14 @@ def test_a_put_replaces_what_was_before(three: Cluster) -> None:
     assert three["a"].spoil(delay_ms=1).json == {**NOTHING, "delay_ms": 1.0}
 
 
+def test_a_patch_changes_only_what_it_names(three: Cluster) -> None:
+    three["a"].spoil(drop_from=["b"], drop_to=["b"], duplication=0.1)
+    changed = three["a"].call("PATCH", "/v1/chaos", b'{"loss": 0.01, "drop_to": []}')
+    assert changed.json == {**NOTHING, "drop_from": ["b"], "duplication": 0.1, "loss": 0.01}
+    assert three["a"].get_path("/v1/chaos").json == changed.json
+    assert three["a"].call("PATCH", "/v1/chaos", b'{"loss": 0.0}').json["loss"] == 0.0
+
+
 def test_writes_go_through_a_lossy_slow_network_that_doubles_things(three: Cluster, key: str) -> None:
     for node in three:
         node.spoil(loss=0.05, delay_ms=2, jitter_ms=5, duplication=0.2)
@@ -61,9 +69,10 @@ def test_a_link_that_is_dropped_one_way_makes_views_in_which_all_hear_each_other
     ],
 )
 def test_chaos_that_makes_no_sense_is_refused_and_changes_nothing(three: Cluster, body: bytes) -> None:
-    refused = three["a"].call("PUT", "/v1/chaos", body)
-    assert refused.status == 400
-    assert refused.error in ("invalid_chaos", "malformed_json")
+    for method in ("PUT", "PATCH"):
+        refused = three["a"].call(method, "/v1/chaos", body)
+        assert refused.status == 400
+        assert refused.error in ("invalid_chaos", "malformed_json")
     assert three["a"].get_path("/v1/chaos").json == NOTHING
 
 
@@ -81,6 +90,7 @@ def test_a_node_without_the_flag_cannot_be_spoilt(tmp_path: Path) -> None:
         node = cluster.start()["a"]
         for refused in (
             node.spoil(loss=1.0),
+            node.call("PATCH", "/v1/chaos", b'{"loss": 1.0}'),
             node.call("DELETE", "/v1/chaos"),
             node.get_path("/v1/chaos"),
         ):

@@ -20,6 +20,14 @@ def move(console: Console, name: str, island: int) -> None:
     console.page.locator(f"[data-mover='{name}'] .choice").nth(island - 1).click()
 
 
+def export(console: Console, directory: Path) -> Path:
+    with console.page.expect_download() as download:
+        console.page.locator("#export-script").click()
+    script = directory / "script.json"
+    download.value.save_as(script)
+    return script
+
+
 def test_a_cut_by_clicking_is_healed_exported_and_performed_again(
     open_console: Open, dev_cluster: DevCluster, tmp_path: Path
 ) -> None:
@@ -33,10 +41,7 @@ def test_a_cut_by_clicking_is_healed_exported_and_performed_again(
     console.screenshot("lab-cut")
     console.page.locator("#heal").click()
     console.expect_state("c", "primary", NOTICED_MS)
-    with console.page.expect_download() as download:
-        console.page.locator("#export-script").click()
-    script = tmp_path / "script.json"
-    download.value.save_as(script)
+    script = export(console, tmp_path)
     steps = json.loads(script.read_text())["steps"]
     assert [step["do"] for step in steps] == ["partition", "heal"]
     committed = dev_cluster.call("GET", "a", "/v1/status")["last_committed_primary"]
@@ -45,6 +50,56 @@ def test_a_cut_by_clicking_is_healed_exported_and_performed_again(
     assert "cut a,b | c" in run.stdout
     dev_cluster.await_primary()
     assert dev_cluster.call("GET", "a", "/v1/status")["last_committed_primary"] >= committed + 2
+    console.check_silence()
+
+
+def test_loss_and_delay_at_a_node_are_set_by_keyboard_outlast_a_cut_and_are_performed_again(
+    open_console: Open, dev_cluster: DevCluster, tmp_path: Path
+) -> None:
+    console = open_console("a")
+    console.go("lab")
+    page = console.page
+    page.get_by_label("Loss", exact=True).focus()
+    page.keyboard.press("ArrowRight")
+    page.get_by_label("Delay", exact=True).focus()
+    page.keyboard.press("ArrowRight")
+    page.get_by_label("At", exact=True).select_option("c")
+    page.get_by_role("button", name="Set loss and delay").press("Enter")
+    disturbed = page.locator("[data-disturbed='c']")
+    expect(disturbed).to_have_text("11 % loss, 25 ms delay")
+    expect(page.locator("[data-disturbed='a']")).to_have_text("undisturbed")
+    expect(console.node("c", "lab").locator(".tag.warn")).to_have_text("11 % loss, 25 ms delay")
+    move(console, "c", 2)
+    page.locator("#apply-cut").click()
+    expect(disturbed).to_have_text("links cut, 11 % loss, 25 ms delay")
+    chaos = dev_cluster.call("GET", "c", "/v1/chaos")
+    assert (chaos["loss"], chaos["delay_ms"], chaos["drop_from"]) == (0.11, 25.0, ["a", "b"])
+    console.screenshot("lab-loss")
+    script = export(console, tmp_path)
+    page.locator("#heal").click()
+    expect(disturbed).to_have_text("undisturbed")
+    run = dev_cluster.replay(script)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert "11 % loss, 25 ms delay at c" in run.stdout
+    assert dev_cluster.call("GET", "c", "/v1/chaos") == chaos
+    console.check_silence()
+
+
+def test_loss_at_all_nodes_is_readable_on_a_phone_and_can_be_ended(
+    open_console: Open, dev_cluster: DevCluster
+) -> None:
+    console = open_console("a", 390, "dark")
+    console.go("lab")
+    console.page.locator("#disturb").click()
+    for name in "abc":
+        expect(console.page.locator(f"[data-disturbed='{name}']")).to_have_text("10 % loss, 20 ms delay")
+    expect(console.page.locator(".note.good")).to_have_text("10 % loss and 20 ms delay at a, b, c.")
+    assert (console.overflow(), console.problems()) == (0, [])
+    console.screenshot("lab-loss-390-dark")
+    console.page.get_by_role("button", name="End them everywhere").click()
+    for name in "abc":
+        expect(console.page.locator(f"[data-disturbed='{name}']")).to_have_text("undisturbed")
+    assert [dev_cluster.call("GET", name, "/v1/status")["chaos"] for name in "abc"] == [False] * 3
     console.check_silence()
 
 

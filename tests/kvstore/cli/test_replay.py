@@ -12,7 +12,7 @@ import pytest
 
 from kvstore.cli import main
 from kvstore.cli.output import UsageError
-from kvstore.cli.script import Heal, Kill, Partition, Script, Start, Step, Workload, parse_script
+from kvstore.cli.script import Disturb, Heal, Kill, Partition, Script, Start, Step, Workload, parse_script
 from tests.api.cluster import Cluster
 
 NODES = ["a", "b", "c"]
@@ -30,11 +30,13 @@ def test_a_script_has_every_step_in_the_order_of_time() -> None:
             {"at_ms": 5000.5, "do": "start", "node": "b"},
             {"at_ms": 100, "do": "workload", "writes_per_s": 20, "seconds": 10, "through": ["a", "c"]},
             {"at_ms": 3000, "do": "heal"},
+            {"at_ms": 2000, "do": "disturb", "nodes": ["b", "c"], "loss": 0.125, "delay_ms": 20},
         )
     )
     steps = (
         Step(0.0, Partition((("a", "b"), ("c",)))),
         Step(100.0, Workload(20.0, 10.0, ("a", "c"))),
+        Step(2000.0, Disturb(("b", "c"), 0.125, 20.0)),
         Step(3000.0, Heal()),
         Step(4000.0, Kill("b")),
         Step(5000.5, Start("b")),
@@ -62,6 +64,11 @@ def test_a_script_has_every_step_in_the_order_of_time() -> None:
         (text_of({"at_ms": 0, "do": "partition", "islands": [["a", "b", "c"]]}), "two lists"),
         (text_of({"at_ms": 0, "do": "partition", "islands": [["a"], ["b"]]}), "exactly one island"),
         (text_of({"at_ms": 0, "do": "partition", "islands": [["a", "b"], ["b", "c"]]}), "exactly one island"),
+        (text_of({"at_ms": 0, "do": "disturb", "nodes": [], "loss": 0, "delay_ms": 0}), "names nodes"),
+        (text_of({"at_ms": 0, "do": "disturb", "nodes": ["z"], "loss": 0, "delay_ms": 0}), "no node 'z'"),
+        (text_of({"at_ms": 0, "do": "disturb", "nodes": ["a"], "loss": 1.5, "delay_ms": 0}), '"loss"'),
+        (text_of({"at_ms": 0, "do": "disturb", "nodes": ["a"], "loss": 0.5}), '"delay_ms"'),
+        (text_of({"at_ms": 0, "do": "disturb", "nodes": ["a"], "loss": 0, "delay_ms": 60_001}), '"delay_ms"'),
         (
             text_of({"at_ms": 0, "do": "workload", "writes_per_s": 1e9, "seconds": 1, "through": ["a"]}),
             "writes_per_s",
@@ -96,6 +103,19 @@ def test_a_workload_writes_at_its_rate_and_is_reported(
     written = known["a"].status()["green"]["revision"] - before
     assert 10 <= written <= 20
     assert f"writes: {written} green" in printed
+
+
+def test_loss_and_delay_are_set_and_leave_the_rest_as_it_is(
+    known: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known["a"].spoil(jitter_ms=1.0)
+    disturb = {"at_ms": 0, "do": "disturb", "nodes": ["a"], "loss": 0.125, "delay_ms": 20}
+    assert replay(known, tmp_path / "script", disturb) == 0
+    chaos = known["a"].get_path("/v1/chaos").json
+    assert (chaos["loss"], chaos["delay_ms"], chaos["jitter_ms"]) == (0.125, 20.0, 1.0)
+    assert "1/1  12.5 % loss, 20 ms delay at a" in capsys.readouterr().out
+    assert replay(known, tmp_path / "script", {"at_ms": 0, "do": "heal"}) == 0
+    assert known["a"].status()["chaos"] is False
 
 
 def test_a_step_that_fails_is_told_and_the_rest_is_done(
