@@ -243,7 +243,7 @@ class Calls:
 
     def cluster(self) -> Steps[Cluster]:
         reply = yield from self.session.call(Request("GET", "/v1/cluster"))
-        self.session.roster.learn(reply.fields().get("nodes"), self.session.clock())
+        self.session.heard(reply.fields().get("nodes"))
         return decoded(reply, cluster_of)
 
     def send(self, request: Request) -> Steps[Reply]:

@@ -181,6 +181,11 @@ class Session:
         else:
             self.roster.answered(answer.url)
 
+    def heard(self, nodes: object) -> None:
+        """Takes in the `nodes` of `/v1/cluster`, unless this client is to know the URLs that it was given only."""
+        if self._discover:
+            self.roster.learn(nodes, self.clock())
+
     def _learn(self, url: str) -> Steps[None]:
         """Asks the node that has just answered for the roster, if it is time to. That nobody tells is no error."""
         if not self._discover or not self.roster.is_stale(self.clock()):
@@ -189,7 +194,7 @@ class Session:
         nodes: object = None
         if isinstance(answer, Reply) and answer.is_success:
             nodes = answer.problem.get("nodes")
-        self.roster.learn(nodes, self.clock())
+        self.heard(nodes)
 
 
 def cannot_send(why: object) -> ClientError:

@@ -119,6 +119,16 @@ def test_the_roster_is_learned_once_from_the_first_answer() -> None:
     assert sorted(session.roster.urls) == [A, B, C]
 
 
+@pytest.mark.parametrize(("discover", "known"), [(True, [A, B, C]), (False, [A])])
+def test_a_client_that_asks_for_the_cluster_uses_its_nodes_only_if_it_may_discover(
+    discover: bool, known: list[str]
+) -> None:
+    world = World({A: [CLUSTER]})
+    calls = world.calls(A, discover=discover)
+    assert [node.url for node in world.run(calls.cluster()).nodes if node.url] == [A, B, C]
+    assert sorted(calls.session.roster.urls) == known
+
+
 def test_that_nobody_tells_the_roster_is_no_error() -> None:
     world = World({A: [GREEN, LOST, GREEN]})
     session = world.session(A, discover=True)
