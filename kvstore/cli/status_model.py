@@ -5,7 +5,7 @@ Pure: `status_watch` asks the nodes, and `status_screen` draws."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -35,15 +35,29 @@ class SeenNode:
 
     name: str
     url: str | None
+    """Where it answered last, or is asked first."""
     since: float
     """When it was first asked."""
     state: NodeState | None = None
     answered_at: float | None = None
     problem: str = ""
     """Why the last request had no answer; empty if it had one."""
+    _told: dict[str, str] = field(default_factory=dict)
+    """By name of a node, where that node last said that this one is."""
     _marks: deque[_Mark] = field(default_factory=deque)
 
-    def answered(self, state: NodeState, now: float) -> None:
+    def is_told_at(self, url: str, teller: str) -> None:
+        self._told[teller] = url
+        self.url = self.url or url
+
+    @property
+    def elsewhere(self) -> list[str]:
+        """Where else it may be, as the nodes say."""
+        return [url for url in dict.fromkeys(self._told.values()) if url != self.url]
+
+    def answered(self, state: NodeState, now: float, url: str | None = None) -> None:
+        """It answered at this URL, or where it was asked before."""
+        self.url = url or self.url
         if self.state is not None and self.state.incarnation != state.incarnation:
             self._marks.clear()  # what it learned while it was away is not what it works now
         self.state, self.answered_at, self.problem = state, now, ""
@@ -87,6 +101,7 @@ class SeenNode:
             f"red {state.red}",
             f"primary {state.committed}/{state.attempted}",
         ]
+        parts += [f"at {self.url}"]
         parts += [f"disk: {state.disk}"] if state.disk != "ok" else []
         parts += [f"warning: {warning}" for warning in state.warnings]
         return f"{self.name}: {', '.join(parts)}"
@@ -105,6 +120,12 @@ class SeenCluster:
 
     nodes: Sequence[SeenNode]
     asked: str
+
+    def heard_urls(self, teller: str, urls: Mapping[str, str | None]) -> None:
+        """Takes in where a node says that all nodes are."""
+        for node in self.nodes:
+            if url := urls.get(node.name):
+                node.is_told_at(url, teller)
 
     def notice(self, now: float) -> Notice | None:
         """Returns what is wrong with the node that was asked."""

@@ -1,7 +1,8 @@
 """`corelkv status --watch`: asks every node again and again, and shows what they say until Ctrl-C.
 
-Each node is asked on its own, so that one that does not answer holds up nobody. On a terminal the picture of
-`status_screen` is redrawn; otherwise every change is one line of text, or of JSON."""
+Each node is asked on its own, so that one that does not answer holds up nobody. Nodes also say where the others
+are: one that does not answer where it did is looked for there. On a terminal the picture of `status_screen` is
+redrawn; otherwise every change is one line of text, or of JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from typing import Any
 from kvstore.cli.node_state import NodeState, NotAStatus
 from kvstore.cli.output import Exit, is_live_terminal, print_json_line, printable
 from kvstore.cli.status_model import SeenCluster, SeenNode
-from kvstore.client import AsyncClient, ClientError, Request, Unreachable
+from kvstore.client import AsyncClient, CorelError, Request, RetryPolicy
 
 ANSWER_SECONDS = 1.0
 """How long a node has for an answer. Longer tells a busy node from a dead one; shorter notices sooner."""
@@ -26,6 +27,12 @@ DRAW_SECONDS = 0.2
 INTERVAL_SECONDS = 0.5
 """How often each node is asked, unless `--interval` says otherwise."""
 
+URLS_SECONDS = 2.0
+"""How often each node is asked where the others are. Longer costs the nodes less; shorter finds one that moved
+sooner."""
+
+_STATUS = Request("GET", "/v1/status", answer_seconds=ANSWER_SECONDS)
+_ONCE = RetryPolicy(attempts_max=1)
 Show = Callable[[], None]
 
 
@@ -46,7 +53,7 @@ async def _watch(cluster: SeenCluster, interval_s: float, show: Show) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    tasks = [asyncio.create_task(_follow(node, interval_s)) for node in cluster.nodes if node.url is not None]
+    tasks = [asyncio.create_task(_Follower(cluster, node).run(interval_s)) for node in cluster.nodes]
     stopping = asyncio.create_task(stop.wait())
     try:
         while not stopping.done():
@@ -60,24 +67,63 @@ async def _watch(cluster: SeenCluster, interval_s: float, show: Show) -> None:
         await asyncio.gather(stopping, *tasks, return_exceptions=True)
 
 
-async def _follow(node: SeenNode, interval_s: float) -> None:
-    assert node.url is not None
-    request = Request("GET", "/v1/status", answer_seconds=ANSWER_SECONDS)
-    async with AsyncClient(node.url, discover=False, connect_seconds=ANSWER_SECONDS) as client:
-        while True:
-            began = time.monotonic()
+class _Follower:
+    """Asks one node again and again."""
+
+    def __init__(self, cluster: SeenCluster, node: SeenNode) -> None:
+        self._cluster = cluster
+        self._node = node
+        self._clients: dict[str, AsyncClient] = {}
+        self._urls_due = 0.0
+
+    async def run(self, interval_s: float) -> None:
+        async with contextlib.AsyncExitStack() as self._stack:
+            while True:
+                began = time.monotonic()
+                if self._node.url is not None:
+                    await self._ask(self._node.url)
+                await asyncio.sleep(max(began + interval_s - time.monotonic(), 0.0))
+
+    async def _ask(self, url: str) -> None:
+        """Asks at this URL, and then wherever else the node may be."""
+        problems = []
+        for one in (url, *self._node.elsewhere):
             try:
                 async with asyncio.timeout(2 * ANSWER_SECONDS):  # an answer that comes byte by byte is none
-                    reply = await client.send(request)
-                if reply.is_success:
-                    node.answered(NodeState.of(reply.json()), time.monotonic())
-                else:
-                    node.failed(reply.message)
-            except (ClientError, Unreachable, NotAStatus) as error:
-                node.failed(str(error))
+                    state = await self._status(one)
             except TimeoutError:
-                node.failed(f"{node.url} did not answer (it took too long)")
-            await asyncio.sleep(max(began + interval_s - time.monotonic(), 0.0))
+                problems.append(f"{one} did not answer (it took too long)")
+            except (CorelError, NotAStatus) as error:
+                problems.append(str(error))
+            else:
+                if state.node == self._node.name:
+                    self._node.answered(state, time.monotonic(), one)
+                    await self._ask_for_urls(one, state.node)
+                    return
+                problems.append(f"{one} is node {state.node}")
+                await self._ask_for_urls(one, state.node)
+        self._node.failed("; ".join(problems))
+
+    async def _status(self, url: str) -> NodeState:
+        reply = await (await self._client(url)).send(_STATUS)
+        if not reply.is_success:
+            raise NotAStatus(reply.message)
+        return NodeState.of(reply.json())
+
+    async def _ask_for_urls(self, url: str, teller: str) -> None:
+        if time.monotonic() < self._urls_due:
+            return
+        self._urls_due = time.monotonic() + URLS_SECONDS
+        with contextlib.suppress(CorelError, TimeoutError):  # the next round will tell
+            async with asyncio.timeout(2 * ANSWER_SECONDS):
+                cluster = await (await self._client(url)).cluster()
+            self._cluster.heard_urls(teller, {node.name: node.url for node in cluster.nodes})
+
+    async def _client(self, url: str) -> AsyncClient:
+        if url not in self._clients:
+            client = AsyncClient(url, discover=False, retry=_ONCE, connect_seconds=ANSWER_SECONDS)
+            self._clients[url] = await self._stack.enter_async_context(client)
+        return self._clients[url]
 
 
 # A picture

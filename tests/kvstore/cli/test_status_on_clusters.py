@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from kvstore.cli.main import main
-from tests.api.cluster import Cluster, eventually
+from tests.api.cluster import Cluster, Node, eventually
 from tests.kvstore.cli.terminal import Terminal, plain
-from tests.ports import free_ports
+from tests.ports import free_port, free_ports
 
 NOTICE = "IS NOT IN A PRIMARY COMPONENT"
 ALTERNATE, ALTERNATE_END, CURSOR_SHOWN = b"\x1b[?1049h", b"\x1b[?1049l", b"\x1b[?25h"
@@ -25,9 +25,7 @@ ALTERNATE, ALTERNATE_END, CURSOR_SHOWN = b"\x1b[?1049h", b"\x1b[?1049l", b"\x1b[
 def _started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     flags = ("--set", "membership.back_off_ms=100", "--set", "membership.back_off_ms_max=200")
     with Cluster("abc", tmp_path_factory.mktemp("status"), flags) as cluster:
-        urls = ",".join(f"{node.name}={node.url}" for node in cluster)
-        for node in cluster:
-            node._flags = (*node._flags, "--urls", urls)
+        tell_urls(cluster)
         yield cluster.start()
 
 
@@ -38,6 +36,15 @@ def three(_started: Cluster) -> Iterator[Cluster]:
     yield _started
     _started.revive()
     _started.heal()
+
+
+def tell_urls(cluster: Cluster, **ports: int) -> None:
+    """Gives nodes other ports, and lets all nodes tell everybody's URL, from their next start on."""
+    for name, port in ports.items():
+        cluster[name].port = port
+    urls = ",".join(f"{node.name}={node.url}" for node in cluster)
+    for node in cluster:
+        node._flags = (*node._flags, "--http", node.url.removeprefix("http://"), "--urls", urls)
 
 
 def watch(cluster: Cluster, name: str = "a") -> list[str]:
@@ -124,6 +131,41 @@ def test_nobody_to_ask_is_6_and_an_interval_needs_a_watch(capsys: pytest.Capture
     assert main(["status", "--watch", "--url", "http://127.0.0.1:9"]) == 6
     assert main(["status", "--interval", "2", "--url", "http://127.0.0.1:9"]) == 2
     assert "add --watch" in capsys.readouterr().err
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster("ab", tmp_path) as cluster:
+        tell_urls(cluster)
+        yield cluster.start()
+
+
+def restart(*nodes: Node) -> None:
+    for node in nodes:
+        node.kill()
+    for node in nodes:
+        node.start()
+
+
+def test_a_node_that_comes_back_at_another_address_is_found_when_a_node_tells_it(two: Cluster) -> None:
+    with Terminal(watch(two)) as terminal:
+        terminal.until("2 of 2 nodes answer")
+        tell_urls(two, b=free_port())
+        restart(two["b"])
+        two["b"].await_ready("")
+        terminal.until("1 of 2 nodes answer", "b   NO ANSWER")
+        restart(two["a"])
+        terminal.until("2 of 2 nodes answer", "a   PRIMARY", "b   PRIMARY")
+        assert terminal.end() == 0
+
+
+def test_nodes_that_exchange_their_addresses_are_told_apart(two: Cluster) -> None:
+    with Terminal(watch(two), columns=120) as terminal:
+        terminal.until("2 of 2 nodes answer", f"asked: a at {two['a'].url}")
+        tell_urls(two, a=two["b"].port, b=two["a"].port)
+        restart(two["a"], two["b"])
+        terminal.until("2 of 2 nodes answer", f"asked: a at {two['a'].url}", "a   PRIMARY", "b   PRIMARY")
+        assert terminal.end() == 0
 
 
 # Tables and progress on a terminal

@@ -197,6 +197,25 @@ def test_a_summary_changes_only_when_something_happened() -> None:
     assert SeenNode("c", None, NOW).summary() == "c: its URL is not known: start nodes with --urls"
 
 
+def test_a_node_is_looked_for_where_the_others_say_and_found_where_it_answers() -> None:
+    seen = cluster(a=status(), b=status("b"), c=None)
+    c = seen.nodes[2]
+    seen.heard_urls("a", {"a": "http://a", "c": c.url})
+    assert c.elsewhere == []
+    seen.heard_urls("b", {"c": "http://c.new"})
+    seen.heard_urls("a", {"c": None})
+    assert (c.url, c.elsewhere) == ("http://127.0.0.1:8003", ["http://c.new"])
+    c.answered(status("c"), NOW, "http://c.new")
+    assert (c.url, c.elsewhere) == ("http://c.new", ["http://127.0.0.1:8003"])
+    assert c.summary().endswith("at http://c.new")
+
+
+def test_a_node_whose_url_nobody_knew_is_asked_when_somebody_does() -> None:
+    seen = SeenCluster([SeenNode("a", "http://a", NOW), SeenNode("b", None, NOW)], "a")
+    seen.heard_urls("a", {"a": "http://a", "b": "http://b"})
+    assert [node.url for node in seen.nodes] == ["http://a", "http://b"]
+
+
 @pytest.mark.parametrize("content", [[], {"node": "a"}, {"node": "a", "state": "primary", "view": 3}])
 def test_what_is_not_a_status_is_said_to_be_none(content: object) -> None:
     with pytest.raises(NotAStatus, match="is it a corelkv node"):
