@@ -93,8 +93,8 @@ class Gathering:
         if self._environment.runner is not None:
             found["exceptions"] = [one["msg"] for one in self._environment.runner.exceptions.values()]
         shape = self._environment.shape_class
-        if shape is not None and hasattr(shape, "knee_steps"):
-            found["knee"] = shape.knee_steps()
+        if shape is not None and hasattr(shape, "findings"):
+            found |= shape.findings(seconds)
         (self._directory / "statistics.json").write_text(json.dumps(found, indent=1) + "\n")
 
     def show_progress(self) -> None:

@@ -14,6 +14,7 @@ from locust.runners import WorkerRunner
 from loadtest.gathering import Gathering
 from loadtest.options import add_options
 from loadtest.shapes import Knee, Observed, Shape, shape_of
+from loadtest.statistics import Phases
 from loadtest.users import (
     Batcher,
     Counter,
@@ -42,10 +43,12 @@ class Load(LoadTestShape):
     def __init__(self) -> None:
         super().__init__()
         self._shape: Shape | None = None
+        self._phases = Phases()
 
     def reset_time(self) -> None:
         super().reset_time()
         self._shape = None
+        self._phases = Phases()
 
     def tick(self) -> tuple[int, float] | None:
         assert self.runner is not None
@@ -55,10 +58,18 @@ class Load(LoadTestShape):
             self._shape = shape_of(options.shape, users, float(seconds) if seconds else None, options.knee_p99_ms)
         total = self.runner.stats.total
         p99 = total.get_current_response_time_percentile(0.99) or 0.0
-        return self._shape.at(self.get_run_time(), Observed(total.current_rps, p99))
+        elapsed = self.get_run_time()
+        level = self._shape.at(elapsed, Observed(total.current_rps, p99))
+        if level is not None:
+            self._phases.note(level.users, elapsed, total)
+        return level
 
-    def knee_steps(self) -> dict[str, Any] | None:
-        """Returns what a search for the knee has found."""
+    def findings(self, seconds: float) -> dict[str, Any]:
+        """Returns how each part of a run of so many seconds went, and what a search for the knee has found."""
+        phases = [] if self.runner is None else self._phases.figures(seconds, self.runner.stats.total)
+        return {"phases": phases, "knee": self._knee_steps()}
+
+    def _knee_steps(self) -> dict[str, Any] | None:
         if not isinstance(self._shape, Knee):
             return None
         steps = [

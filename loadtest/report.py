@@ -52,6 +52,7 @@ def section(summary: dict[str, Any], samples: Sequence[dict[str, Any]]) -> str:
         "<h2>Audit</h2>",
         _table(("check", "", "first offences"), map(_check, summary["audit"].items())),
         *(f'<p class="bad">{escape(problem)}</p>' for problem in summary["problems"]),
+        *_phases(summary["statistics"].get("phases", [])),
         "<h2>Writes</h2>",
         _table(
             ("what", "how many"), ((name.replace("_", " "), count) for name, count in summary["writes"].items())
@@ -73,6 +74,15 @@ def section(summary: dict[str, Any], samples: Sequence[dict[str, Any]]) -> str:
         "</section>",
     ]
     return "\n".join(parts)
+
+
+def _phases(phases: Sequence[dict[str, Any]]) -> list[str]:
+    """Nothing if the number of users was the same all the time."""
+    if len(phases) < 2:
+        return []
+    names = ("users", "second", "seconds", "requests_per_second", "p50_ms", "p99_ms", "failures")
+    heads = ("users", "from s", "for s", "requests/s", "p50 ms", "p99 ms", "failures")
+    return ["<h2>Phases</h2>", _table(heads, ([phase[name] for name in names] for phase in phases))]
 
 
 def _charts(faults: Sequence[dict[str, Any]], samples: Sequence[dict[str, Any]]) -> list[str]:

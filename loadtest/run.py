@@ -224,6 +224,12 @@ def _show(audit: Audit, judged: Sequence[Judged], summary: dict[str, Any], outpu
         f"\n{total['requests']:,} requests, {total['requests_per_second']:,.0f}/s, p50 {total['p50_ms']} ms, "
         f"p99 {total['p99_ms']} ms, {total['failures']:,} failures, {len(summary['faults'])} faults"
     )
+    if len(phases := summary["statistics"].get("phases", [])) > 1:
+        for phase in phases:
+            say(
+                f"  {phase['users']:>4} users for {phase['seconds']:.0f} s: {phase['requests_per_second']:,.0f} "
+                f"requests/s, p50 {phase['p50_ms']} ms, p99 {phase['p99_ms']} ms, {phase['failures']:,} failures"
+            )
     say("writes: " + ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in audit.counts.items()))
     for what, delay in audit.delays.items():
         say(f"{what}: p50 {delay['p50_ms']:,.0f} ms, p99 {delay['p99_ms']:,.0f} ms, max {delay['max_ms']:,.0f} ms")

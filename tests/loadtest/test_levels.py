@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from loadtest.levels import LevelError, Levels
-from loadtest.statistics import TOTAL, percentile, statistics_of
+from loadtest.statistics import TOTAL, Phases, percentile, statistics_of
 
 ROWS = {
     TOTAL: {"requests": 1_000, "failures": 5, "requests_per_second": 100.0, "p50_ms": 5, "p99_ms": 90},
@@ -68,3 +68,15 @@ def test_statistics_have_every_row_and_the_total() -> None:
     assert list(rows) == [TOTAL, "GET key", "PUT put"]
     assert rows[TOTAL]["requests_per_second"] == 5.0
     assert rows["PUT put"]["failures"] == 1
+
+
+def test_phases_share_the_requests_of_a_run() -> None:
+    phases = Phases()
+    assert phases.figures(1.0, Row("Aggregated", {})) == []
+    phases.note(4, 0.0, Row("Aggregated", {}))
+    phases.note(4, 5.0, Row("Aggregated", {10: 50}))
+    phases.note(40, 10.0, Row("Aggregated", {10: 100}, 1))
+    first, second = phases.figures(15.0, Row("Aggregated", {10: 100, 300: 50}, 3))
+    assert (first["users"], first["seconds"], first["requests_per_second"], first["p99_ms"]) == (4, 10.0, 10.0, 10)
+    assert (second["users"], second["second"], second["requests"], second["failures"]) == (40, 10.0, 50, 2)
+    assert (second["requests_per_second"], second["p50_ms"]) == (10.0, 300)

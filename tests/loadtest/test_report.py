@@ -5,13 +5,24 @@ from typing import Any
 from xml.etree import ElementTree
 
 from loadtest.charts import Axis, fault_chart, node_chart
-from loadtest.report import extend_report
+from loadtest.report import extend_report, section
 
 FAULTS = [
     {"time_ms": 5_000, "kind": "partition", "text": "partition a,b | c"},
     {"time_ms": 12_000, "kind": "heal", "text": "heal"},
     {"time_ms": 15_000, "kind": "kill", "text": "kill -9 a"},
 ]
+
+PHASE = {
+    "users": 4,
+    "second": 0.0,
+    "seconds": 24.0,
+    "requests": 960,
+    "failures": 0,
+    "requests_per_second": 40.0,
+    "p50_ms": 12,
+    "p99_ms": 99,
+}
 
 
 def samples() -> list[dict[str, Any]]:
@@ -60,6 +71,7 @@ def test_the_section_is_added_to_locusts_page_and_escapes_what_it_shows(tmp_path
         "delays": {"watch": {"count": 3, "p50_ms": 1.0, "p99_ms": 2.0, "max_ms": 3.0}},
         "growth": {},
         "faults": FAULTS,
+        "statistics": {"phases": [PHASE]},
     }
     extend_report(page, summary, samples())
     text = page.read_text()
@@ -69,3 +81,21 @@ def test_the_section_is_added_to_locusts_page_and_escapes_what_it_shows(tmp_path
     assert "&lt;script&gt;" in text
     assert "missed" in text
     assert "1,234" in text
+    assert "Phases" not in text
+
+
+def test_a_run_whose_users_change_has_a_table_of_its_phases() -> None:
+    nothing: dict[str, Any] = {name: {} for name in ("audit", "writes", "delays", "growth")}
+    summary = {
+        **nothing,
+        "verdict": "good",
+        "levels": [],
+        "missed": [],
+        "problems": [],
+        "faults": [],
+        "statistics": {"phases": [PHASE, {**PHASE, "users": 40, "requests_per_second": 1_234.5}]},
+    }
+    text = section(summary, [])
+    assert "<h2>Phases</h2>" in text
+    assert '<td class="number">40</td>' in text
+    assert '<td class="number">1,234.5</td>' in text

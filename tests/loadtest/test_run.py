@@ -43,6 +43,23 @@ def test_a_short_run_with_a_partition_and_a_kill_ends_well(tmp_path: Path) -> No
     assert processes_of(str(output)) == []
 
 
+def test_a_spike_has_figures_for_each_number_of_users(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    load = ("--shape", "spike", "--duration", "10", "--users", "10", "--sample", "10")
+    patience = ("--level", "error_rate=0.3", "--level", "p99_ms=20000")
+    result = subprocess.run(
+        command(output, *load, *patience, "--", "--records", "100"), capture_output=True, text=True, timeout=200
+    )
+    assert result.returncode == 0, result.stdout + result.stderr + (output / "locust.log").read_text()[-2_000:]
+    statistics = json.loads((output / "summary.json").read_text())["statistics"]
+    phases = statistics["phases"]
+    assert [phase["users"] for phase in phases] == [1, 10, 1]
+    assert sum(phase["requests"] for phase in phases) == statistics["rows"]["all requests"]["requests"]
+    assert phases[1]["requests_per_second"] > phases[0]["requests_per_second"]
+    assert "10 users for 2 s" in result.stdout
+    assert "Phases" in (output / "report.html").read_text()
+
+
 def test_an_interrupted_run_leaves_no_process_behind(tmp_path: Path) -> None:
     output = tmp_path / "out"
     process = subprocess.Popen(
