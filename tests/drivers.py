@@ -23,6 +23,7 @@ from kvstore.node.recorder import Recorder
 from kvstore.node.restarting import FLUSH_SECONDS
 from kvstore.node.stack import build_stack
 from kvstore.node.synced_numbers import ClockFloor, next_incarnation
+from kvstore.node.telemetry import Telemetry
 from membership.config import MembershipConfig
 from membership.group import Group
 from tests.journals import journal_in
@@ -72,8 +73,8 @@ class MulticastDriver(Driver):
     def in_group(
         cls, me: Machine, mode: Mode, transport: TransportConfig | None = None, clock: int = 1, **options: Any
     ) -> Self:
-        """Opens a group. Options are `cluster`, `on_stopped`, `clock_floor` and `journal` as the driver takes
-        them, and `has_chaos` for a network into which faults can be injected."""
+        """Opens a group. Options are `cluster`, `on_stopped` and `clock_floor` as the driver takes them, a
+        `journal`, and `has_chaos` for a network into which faults can be injected."""
         return cls._open(
             mode,
             transport,
@@ -89,6 +90,7 @@ class MulticastDriver(Driver):
         build: Callable[[TransportConfig], OneView | Group],
         cluster: str = "corelkv",
         has_chaos: bool = False,
+        journal: Recorder | None = None,
         **options: Any,
     ) -> Self:
         codec = Codec(cluster, b"")
@@ -101,7 +103,7 @@ class MulticastDriver(Driver):
         except BaseException:
             channel.close()
             raise
-        driver = cls(stack, channel, codec, **options)
+        driver = cls(stack, channel, codec, telemetry=Telemetry(stack.me, journal), **options)
         driver.udp = udp
         return driver
 
@@ -195,7 +197,9 @@ class LogDriver:
         journal = None if self._journal is None else JournalTap(self._journal, self.machine, on_journal)
         disk = Disk(self.disk, LmdbTree(self.disk), config.log.sync_stall_ms)
         self.log: Corel = stack.log
-        self.driver = Driver(stack, channel, codec, on_stopped, clock_floor, journal, disk)
+        self.driver = Driver(
+            stack, channel, codec, on_stopped, clock_floor, disk, Telemetry(self.machine, journal)
+        )
         self.submit = self.driver.submit
 
     def start(self, **handlers: Callable[[Any], None]) -> Self:

@@ -19,7 +19,7 @@ It drives two machines, the protocol stack (a `Replica`) and the store above it.
         for effect in effects:                     # in this order, one after the other
             Broadcast, Unicast      -> the sockets
             Persist                 -> the writing thread, together with store.take_checkpoint()
-            Journal, Queued, …      -> the journal
+            Journal, Queued, …      -> the journal, which `telemetry` writes
             anything else           -> store.handle(effect)
 
 What it owes the machines, and what they rely on:
@@ -47,7 +47,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from enum import StrEnum
 from functools import partial
 from math import ceil
 from typing import NamedTuple
@@ -61,7 +60,6 @@ from corel import (
     Reordered,
     Replica,
     ReplicaEffect,
-    Stage,
     StageChanged,
     Yellowed,
 )
@@ -69,16 +67,12 @@ from corel.disk_errors import DiskError, StalledDisk
 from corel.lmdb_log import LmdbLog
 from kvstore.node.lmdb_tree import LmdbTree
 from kvstore.node.machines import NoStore, Stack, StoreMachine
-from kvstore.node.message_times import MessageTimes
-from kvstore.node.metrics import Metrics
-from kvstore.node.milestones import Milestones
-from kvstore.node.peer_errors import PeerErrors
-from kvstore.node.recorder import Recorder
 from kvstore.node.synced_numbers import ClockFloor
+from kvstore.node.telemetry import Telemetry
 from kvstore.node.twins import TwinNode, must_stop
 from kvstore.node.writer import CheckpointJob, Writer
 from kvstore.store import Checkpoint
-from membership import MembershipEvent, Unicast, ViewChanged
+from membership import Unicast, ViewChanged
 from transport import (
     AT_ONCE,
     NEVER,
@@ -88,7 +82,6 @@ from transport import (
     Journal,
     Machine,
     Milliseconds,
-    TransportEvent,
     WindowStuck,
 )
 from transport.udp import Address, Arrivals, Channel
@@ -125,24 +118,19 @@ class Driver:
         codec: Codec,
         on_stopped: Callable[[Exception], None] = lambda error: None,
         clock_floor: ClockFloor | None = None,
-        journal: Recorder | None = None,
         disk: Disk | None = None,
-        metrics: Metrics | None = None,
-        milestones: Milestones | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self.stack = stack
         self.channel = channel
-        self.peer_errors = PeerErrors()
+        self.telemetry = telemetry or Telemetry(stack.me)
         self.writer: Writer | None = None
         self._me = stack.me
         self._codec = codec
         self._on_stopped = on_stopped
         self._clock_floor = clock_floor
-        self._journal = journal
-        self._milestones = milestones or Milestones()
         self._disk = disk
-        self._metrics = metrics or Metrics()
-        self._times = MessageTimes(stack.me, self._metrics.times)
+        self._metrics = self.telemetry.metrics
         self._loop = asyncio.get_running_loop()
         self._store: StoreMachine = NoStore()
         self._timer: asyncio.Handle | None = None
@@ -185,8 +173,9 @@ class Driver:
     def counts(self) -> Counter[str]:
         """Returns what the machines, the sockets and the journal of this incarnation have counted."""
         counts = self.replica.group.counters + self.replica.log.counters + self.channel.counters
-        counts.update({f"peer_errors_{reason}": count for reason, count in self.peer_errors.counts.items()})
-        counts["journal_lost"] = 0 if self._journal is None else self._journal.lost
+        errors = self.telemetry.peer_errors.counts
+        counts.update({f"peer_errors_{reason}": count for reason, count in errors.items()})
+        counts["journal_lost"] = self.telemetry.lost
         return counts
 
     def silent_ms(self) -> dict[str, float]:
@@ -201,7 +190,7 @@ class Driver:
         """Hands a message to the log; raises `TooMuch` when too many wait."""
         self._check_open()
         message_id, effects = self.replica.submit(body)
-        self._times.submitted(message_id.sequence, time.monotonic())
+        self.telemetry.submitted(message_id.sequence)
         self.execute(effects)
         return message_id
 
@@ -287,7 +276,7 @@ class Driver:
             try:
                 datagram = self._codec.decode(data)
             except DecodeError as error:
-                self._note_peer_error(error.reason, f"{address[0]}:{address[1]}", str(error))
+                self.telemetry.peer_error(error.reason, f"{address[0]}:{address[1]}", str(error))
                 continue
             if datagram.sender.name == self._me.name and must_stop(self._me, self.stack.view, datagram.sender):
                 raise self._twin(datagram.sender, address)
@@ -315,10 +304,8 @@ class Driver:
         self._metrics.syncs.observe(seconds)
         if self._is_closed:
             return
-        self._times.written(time.monotonic())
         try:
-            if self._journal is not None:
-                self._journal.written()
+            self.telemetry.written()
             self._execute(self.replica.persisted(token))
             if not self._is_settling:
                 self._settle()
@@ -404,9 +391,11 @@ class Driver:
                 self._metrics.sent_bytes.observe(len(data))
                 self.channel.send(data)
             elif isinstance(effect, Journal):
-                self._write_journal(effect)
-            elif isinstance(effect, (Queued, Yellowed)):
-                self._write_messages(effect)
+                self.telemetry.entry(effect)
+            elif isinstance(effect, Queued):
+                self.telemetry.queued(effect)
+            elif isinstance(effect, Yellowed):
+                self.telemetry.yellowed(effect)
             elif isinstance(effect, Persist):
                 self._persist(effect)
             elif isinstance(effect, Unicast):
@@ -417,35 +406,26 @@ class Driver:
                     self.channel.send_to(data, heard[0])
             else:
                 if isinstance(effect, Logged):
-                    self._times.settled(effect.entries, time.monotonic())
+                    self.telemetry.logged(effect)
                 elif isinstance(effect, Greened):
-                    self._metrics.messages_green += len(effect.entries)
-                    self._times.greened(effect.entries, time.monotonic())
-                    self._write_messages(effect)
+                    self.telemetry.greened(effect)
                 elif isinstance(effect, Reordered):
-                    self._write_messages(effect)
+                    self.telemetry.reordered(self.replica.log.queue)
                 elif isinstance(effect, (ViewChanged, StageChanged, WindowStuck)):
                     self._announce(effect)
                 self._store.handle(effect)
 
     def _announce(self, effect: ViewChanged | StageChanged | WindowStuck) -> None:
-        """Logs, counts and journals a report before the store handles it; of a view, raises the clock floor
-        first."""
-        group = self._metrics.group
+        """Tells of a report before the store handles it; of a view, raises the clock floor first."""
         if isinstance(effect, ViewChanged):
             self._raise_clock_floor(effect.view.id.clock)
-            group.view_changed(effect.view, time.monotonic())
-            logger.info("view %s: %s", effect.view.id, ", ".join(map(str, effect.view.members)))
+            self.telemetry.view_changed(effect)
         elif isinstance(effect, StageChanged):
-            group.stage_changed(effect, time.monotonic())
-            self._write_journal(effect.journal())
-            self._codec.bind(self.replica.log.generation)
-            if effect.stage in (Stage.PRIMARY, Stage.NON_PRIMARY):
-                members = ", ".join(member.name for member in self.replica.log.view.members)
-                logger.info("%s component with %s", effect.stage.replace("_", " "), members)
+            log = self.replica.log
+            self.telemetry.stage_changed(effect, log.view.members)
+            self._codec.bind(log.generation)
         else:
-            group.stuck_windows += 1
-            logger.warning("the window is stuck: waiting for %s", ", ".join(map(str, effect.laggards)))
+            self.telemetry.window_stuck(effect)
 
     def _raise_clock_floor(self, clock: int) -> None:
         """Ensures that the next start begins above this clock, before a peer or the layer above sees it."""
@@ -456,46 +436,12 @@ class Driver:
         except OSError as error:
             raise DiskError(f"the clock floor cannot be written: {error}. Make room, or mend the disk.") from error
 
-    def _write_journal(self, entry: Journal) -> None:
-        if entry.event is TransportEvent.DROPPED:
-            self._note_peer_error(entry.reason, str(entry.details.get("machine")), entry.id)
-            return
-        if isinstance(entry.event, MembershipEvent):
-            self._metrics.group.membership_event(entry)
-        self._milestones.note(entry)
-        if self._journal is not None:
-            self._journal.entry(entry)
-
-    def _note_peer_error(self, reason: StrEnum, machine: str, detail: str) -> None:
-        """Counts and, at a bounded rate, logs and journals what a peer did wrong: its errors must not push
-        everything else out of the journal."""
-        count = self.peer_errors.note(reason, f"{machine} {detail}".strip())
-        if count and self._journal is not None:
-            self._journal.note("dropped", machine=machine, reason=str(reason), detail=detail, count=count)
-
-    def _write_messages(self, effect: Queued | Yellowed | Greened | Reordered) -> None:
-        journal = self._journal
-        if journal is None:
-            return
-        if isinstance(effect, Queued):
-            journal.queued(effect)
-        elif isinstance(effect, Greened):
-            journal.greened(effect)
-        elif isinstance(effect, Yellowed):
-            journal.yellowed(effect)
-        else:
-            queue = self.replica.log.queue
-            journal.note("reordered", green=queue.green, yellow=queue.yellow_line, length=len(queue))
-
     # The disk
 
     def _persist(self, persist: Persist) -> None:
         if self.writer is None:
             raise RuntimeError("the node has no disk")
-        self._metrics.sync_records.observe(len(persist.write.records))
-        self._times.writing(persist.write)
-        if self._journal is not None:
-            self._journal.writing(persist.write)
+        self.telemetry.writing(persist)
         checkpoint = self._store.take_checkpoint(persist.write.lines.green, self._now())
         self.writer.submit(persist, None if checkpoint is None else self._job(checkpoint, is_alone=False))
 
@@ -529,9 +475,7 @@ class Driver:
         """Stops this incarnation: the others wait for our disk with every message, so we leave them (trap 8).
         Reads go on."""
         if not self._is_closed:
-            logger.error("the node leaves the others: %s", error)
-            self._metrics.disk_failures[type(error).__name__] += 1
-            self._metrics.group.end(time.monotonic())
+            self.telemetry.disk_failed(error)
             self._stop(error)
 
     def _watch_disk(self, sync_stall_ms: float) -> None:

@@ -224,7 +224,9 @@ class Node:
             trouble=None if trouble is None else str(trouble),
             disk_usage=usage,
             warnings=(*warnings_of(usage).values(), *_journal_warnings(restarting.lost_events)),
-            dropped_datagrams={str(reason): count for reason, count in driver.peer_errors.counts.items()},
+            dropped_datagrams={
+                str(reason): count for reason, count in driver.telemetry.peer_errors.counts.items()
+            },
             silent_ms=driver.silent_ms(),
             is_disturbed=restarting.chaos not in (None, Chaos()),
             uptime_s=time.time() - self.started_at,

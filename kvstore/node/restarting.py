@@ -27,6 +27,7 @@ from kvstore.node.milestones import Milestones
 from kvstore.node.recorder import Recorder
 from kvstore.node.stack import build_stack
 from kvstore.node.synced_numbers import ClockFloor, next_incarnation
+from kvstore.node.telemetry import Telemetry
 from kvstore.store import Store
 from transport import Codec, Machine
 from transport.chaos import Chaos, ChaosChannel
@@ -172,17 +173,8 @@ class RestartingDriver:
         self._codec.bind(stack.log.generation)
         disk = Disk(self.log, self._tree, config.log.sync_stall_ms)
         recorder = None if self._journal is None else Recorder(self._journal, me)
-        driver = Driver(
-            stack,
-            channel,
-            self._codec,
-            self._on_stopped,
-            clock_floor,
-            recorder,
-            disk,
-            self.metrics,
-            self.milestones,
-        )
+        telemetry = Telemetry(me, recorder, self.metrics, self.milestones)
+        driver = Driver(stack, channel, self._codec, self._on_stopped, clock_floor, disk, telemetry)
         self._last_begun = driver
         self.metrics.begin(driver.counts, stack.log.queue, time.monotonic())
         try:

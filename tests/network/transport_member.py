@@ -198,7 +198,7 @@ def _counters(node: MulticastDriver, sending: Sending) -> dict[str, int]:
     groups: dict[str, Mapping[str, int]] = {
         "machine": node.transport.counters,
         "udp": node.udp.counters,
-        "peer_errors": {str(reason): count for reason, count in node.peer_errors.counts.items()},
+        "peer_errors": {str(reason): count for reason, count in node.telemetry.peer_errors.counts.items()},
         "kernel": _kernel_udp_counters(),
         "state": state,
     }

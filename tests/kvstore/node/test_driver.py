@@ -247,7 +247,7 @@ def test_noise_on_the_port_is_counted_and_logged_once(
             stranger.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
             for _ in range(30):
                 stranger.sendto(bytes((VERSION, 0)) + b"not for us at all", ("127.255.255.255", broadcast_port))
-        peer_errors = cluster.nodes["a"].peer_errors
+        peer_errors = cluster.nodes["a"].telemetry.peer_errors
         await cluster.eventually(lambda: peer_errors.counts.total() == 30)
         cluster.nodes["a"].multicast(Service.AGREED, b"still here")
         await cluster.delivered_everywhere(1)
@@ -263,7 +263,7 @@ def test_the_journal_tells_a_packet_s_life(broadcast_port: int, tmp_path: Path) 
     async def scenario() -> None:
         cluster = Cluster("ab", broadcast_port, TransportConfig(journal_packets=True))
         journal = journal_in(tmp_path)
-        cluster.nodes["a"]._journal = Recorder(journal, Machine("a", 1))
+        cluster.nodes["a"].telemetry.journal = Recorder(journal, Machine("a", 1))
         cluster.nodes["a"].multicast(Service.SAFE, b"x")
         await cluster.delivered_everywhere(1)
         cluster.close()

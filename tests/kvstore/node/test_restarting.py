@@ -214,7 +214,7 @@ def test_a_node_told_of_another_roster_stays_outside_and_does_not_hold_up_the_ot
         await nodes.done("a", b"x")
         await nodes.eventually(lambda: nodes.value("b") == b"x")
         assert len(odd.driver.stack.view.members) == 1
-        assert odd.driver.peer_errors.counts[Reason.OTHER_ROSTER] > 0
+        assert odd.driver.telemetry.peer_errors.counts[Reason.OTHER_ROSTER] > 0
         assert isinstance(await nodes.put("c", b"y", Ack.RED), Accepted)
         await nodes.close()
 
