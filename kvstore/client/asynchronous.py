@@ -1,4 +1,7 @@
-"""The asynchronous client: it performs the steps of `calls` with `httpx.AsyncClient` on an event loop."""
+"""The asynchronous client: it performs the steps of `calls` with `httpx.AsyncClient` on an event loop.
+
+It names the same calls as `blocking`, and a test holds their parameters and descriptions equal. What is decided is
+in `calls`, once; what is here twice is what has two types: a value, and one that is awaited."""
 
 from __future__ import annotations
 

@@ -9,14 +9,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from kvstore.client.errors import CorelError, LockLost
-from kvstore.client.locking import Holder, LockSteps
+from kvstore.client.locking import Holder, Holding, Leading, LockSteps
 from kvstore.client.steps import Steps
-from kvstore.client.transactions import Txn
 
 Run = Callable[[Steps[Any]], Awaitable[Any]]
 
 
-class AsyncLock:
+class AsyncLock(Holding):
     """A lock on a key. `locking` says what it guarantees; in short, give `token` to whatever the lock protects,
     and let that refuse a token lower than one it has seen.
 
@@ -25,29 +24,10 @@ class AsyncLock:
     """
 
     def __init__(self, steps: LockSteps, run: Run) -> None:
-        self._steps = steps
+        super().__init__(steps)
         self._run = run
         self._mutex = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
-
-    @property
-    def is_held(self) -> bool:
-        """Whether the lease has not run out yet on this machine's clock."""
-        return self._steps.is_held
-
-    @property
-    def token(self) -> int:
-        """The fencing token: the revision of the acquisition. Raises `LockLost` if the lock is not held any
-        more."""
-        token = self._steps.token
-        if token is None or not self._steps.is_held:
-            raise LockLost(f"{self._steps.key!r} is not held.")
-        return token
-
-    def guard(self, txn: Txn) -> Txn:
-        """Adds the condition that the lock is still held to a transaction of the same store. A renewal meanwhile
-        makes the condition fail, too: if `is_held`, build the transaction again."""
-        return self._steps.guard(txn)
 
     async def acquire(self, timeout: float | None = None, renew: bool = True) -> int:
         """Waits for the lock, and returns its token. With `renew`, a task renews the lease until it is released.
@@ -98,22 +78,14 @@ class AsyncLock:
                 continue
 
 
-class AsyncElection:
+class AsyncElection(Leading):
     """The election of a leader: `campaign` returns when this candidate leads, `resign` lets another one."""
 
     def __init__(self, steps: LockSteps, run: Run) -> None:
         self._steps = steps
         self._run = run
         self._lock = AsyncLock(steps, run)
-
-    @property
-    def is_leader(self) -> bool:
-        return self._lock.is_held
-
-    @property
-    def token(self) -> int:
-        """The fencing token of this term. Raises `LockLost` if this candidate does not lead any more."""
-        return self._lock.token
+        super().__init__(self._lock)
 
     async def campaign(self, timeout: float | None = None) -> int:
         """Waits until this candidate leads, and returns the token of its term."""

@@ -221,3 +221,45 @@ class LockSteps:
     @property
     def _look_seconds(self) -> float:
         return min(self.lease_seconds / LOOKS_PER_LEASE, LOOK_SECONDS_MAX)
+
+
+class Holding:
+    """What a lock says of itself, without waiting."""
+
+    def __init__(self, steps: LockSteps) -> None:
+        self._steps = steps
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the lease has not run out yet on this machine's clock."""
+        return self._steps.is_held
+
+    @property
+    def token(self) -> int:
+        """The fencing token: the revision of the acquisition. Raises `LockLost` if the lock is not held any
+        more."""
+        token = self._steps.token
+        if token is None or not self._steps.is_held:
+            raise LockLost(f"{self._steps.key!r} is not held.")
+        return token
+
+    def guard(self, txn: Txn) -> Txn:
+        """Adds the condition that the lock is still held to a transaction of the same store. A renewal meanwhile
+        makes the condition fail, too: if `is_held`, build the transaction again."""
+        return self._steps.guard(txn)
+
+
+class Leading:
+    """What a candidate of an election says of itself, without waiting."""
+
+    def __init__(self, lock: Holding) -> None:
+        self._holding = lock
+
+    @property
+    def is_leader(self) -> bool:
+        return self._holding.is_held
+
+    @property
+    def token(self) -> int:
+        """The fencing token of this term. Raises `LockLost` if this candidate does not lead any more."""
+        return self._holding.token

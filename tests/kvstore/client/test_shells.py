@@ -87,10 +87,10 @@ def client(request: pytest.FixtureRequest, fake: Fake) -> Iterator[Told]:
     told.end()
 
 
-def test_both_have_the_same_calls() -> None:
-    def face(kind: type) -> dict[str, list[str]]:
+def test_both_have_the_same_calls_with_the_same_parameters_and_descriptions() -> None:
+    def face(kind: type) -> dict[str, tuple[list[str], str | None]]:
         return {
-            name: list(inspect.signature(made).parameters)
+            name: (list(map(str, inspect.signature(made).parameters.values())), made.__doc__)
             for name, made in inspect.getmembers(kind, inspect.isfunction)
             if not name.startswith("_")
         }
