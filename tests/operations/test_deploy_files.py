@@ -77,11 +77,12 @@ def test_the_firewall_opens_the_ports_that_the_nodes_have_to_the_hosts_that_ther
 
 def test_the_proxy_knows_all_nodes_and_holds_nothing_back() -> None:
     proxy = (DEPLOY / "nginx.conf").read_text()
-    hosts = re.findall(r"^ +server ([0-9.:]+) ", proxy, re.MULTILINE)
-    assert hosts == [f"{host}:{port}" for host, port in (config(path).http for path in TOMLS)]
+    nodes = [f"{host}:{port}" for host, port in (config(path).http for path in TOMLS)]
+    assert re.findall(r"^ +server ([0-9.:]+) ", proxy, re.MULTILINE) == nodes
+    assert re.findall(r"^upstream corelkv_[abc] { server ([0-9.:]+);", proxy, re.MULTILINE) == nodes
     off = re.findall(r"^ +(\w+) off;", proxy, re.MULTILINE)
     assert {"proxy_buffering", "proxy_next_upstream"} <= set(off)
-    assert "proxy_pass http://corelkv;" in proxy  # without a path: nginx would decode keys
+    assert "proxy_pass http://$corelkv_nodes;" in proxy  # without a path: nginx would decode keys
 
 
 def test_every_file_is_named_in_the_guide_and_every_link_leads_somewhere() -> None:
