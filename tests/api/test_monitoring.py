@@ -102,6 +102,22 @@ def test_promtool_accepts_the_rules() -> None:
 
 
 @promtool
+def test_promtool_parses_every_query_of_the_dashboard(tmp_path: Path) -> None:
+    queries = [target["expr"] for panel in panels() for target in panel.get("targets", ())]
+    variables = {"$job": "corelkv", "$instance": ".*", "$__rate_interval": "20s"}
+    rules_ = []
+    for number, query in enumerate(queries):
+        for name, value in variables.items():
+            query = query.replace(name, value)
+        assert "$" not in query
+        rules_.append({"record": f"query:{number}", "expr": query})
+    path = tmp_path / "queries.yml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules_}]}))
+    run = subprocess.run(["promtool", "check", "rules", str(path)], capture_output=True, text=True, check=False)
+    assert (run.returncode, f"{len(queries)} rules found" in run.stdout) == (0, True), run.stdout + run.stderr
+
+
+@promtool
 def test_promtool_accepts_the_metrics(cluster: Cluster) -> None:
     body = cluster["a"].get_path("/metrics").body
     run = subprocess.run(["promtool", "check", "metrics"], input=body, capture_output=True, check=False)
