@@ -26,7 +26,7 @@ from corel.outbox import TooLarge, TooMuch
 from corel.quorum import Roster
 from corel.replica import Replica, ReplicaEffect
 from corel.stages import Cause, Phase, Stage
-from corel.storage import Image, Lines, LogReader, LogWrite
+from corel.storage import Image, Lines, LogReader, LogWrite, Record
 
 __all__ = [
     # The machines, their configuration and their errors
@@ -64,6 +64,7 @@ __all__ = [
     "Lines",
     "LogReader",
     "LogWrite",
+    "Record",
     # A bounded wait, which the store uses too
     "AdaptiveWait",
 ]

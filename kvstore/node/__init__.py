@@ -4,6 +4,7 @@
 exported here."""
 
 from kvstore.node.config import PRESETS, ConfigError, NodeConfig, Preset, preset_for
+from kvstore.node.exported_rows import Row, exported_row, revision_after
 from kvstore.node.http_figures import CLIENT_CLOSED, HttpFigures, RouteFigures
 from kvstore.node.metrics import Metrics, MetricsSummary
 from kvstore.node.milestones import Milestone, Milestones
@@ -29,4 +30,8 @@ __all__ = [
     "Preset",
     "preset_for",
     "SyncedNumberError",
+    # The log as rows
+    "Row",
+    "exported_row",
+    "revision_after",
 ]
