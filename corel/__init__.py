@@ -1,7 +1,7 @@
 """COREL: one totally ordered log that partitions cannot divide.
 
 `Corel` is the machine, and `Replica` runs it over a membership. The names that other packages may use are exported
-here; `corel.lmdb_log`, the one module that does I/O, is imported by its own name.
+here; the modules that do I/O, such as `corel.lmdb_log`, are imported by their own names.
 """
 
 from corel.adaptive_wait import AdaptiveWait
