@@ -21,7 +21,7 @@ from corel.effects import (
 )
 from corel.inspection import Inspected, inspect
 from corel.message_queue import MessageQueue
-from corel.messages import Color, Entry, MessageId
+from corel.messages import Color, Entry, MessageId, is_bound
 from corel.outbox import TooLarge, TooMuch
 from corel.quorum import Roster
 from corel.replica import Replica, ReplicaEffect
@@ -65,6 +65,7 @@ __all__ = [
     "LogReader",
     "LogWrite",
     "Record",
+    "is_bound",
     # A bounded wait, which the store uses too
     "AdaptiveWait",
 ]

@@ -6,6 +6,7 @@ exported here."""
 from kvstore.node.config import PRESETS, ConfigError, NodeConfig, Preset, preset_for
 from kvstore.node.exported_rows import Row, exported_row, revision_after
 from kvstore.node.http_figures import CLIENT_CLOSED, HttpFigures, RouteFigures
+from kvstore.node.log_export import ExportedMessage, LogExport
 from kvstore.node.metrics import Metrics, MetricsSummary
 from kvstore.node.milestones import Milestone, Milestones
 from kvstore.node.node import Node
@@ -31,6 +32,8 @@ __all__ = [
     "preset_for",
     "SyncedNumberError",
     # The log as rows
+    "LogExport",
+    "ExportedMessage",
     "Row",
     "exported_row",
     "revision_after",
