@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from kvstore.cli.main import main
 from kvstore.cli.output import Exit
 from tests.api.cluster import eventually
 from tests.kvstore.cli.exports import final_of, tail_of
+from tests.kvstore.cli.terminal import Terminal, plain
 from tests.kvstore.node.made_logs import MadeLog, body_of, made_log
 from tests.small_disks import mounted
 
@@ -233,6 +235,15 @@ def test_an_export_that_is_killed_again_and_again_goes_on(tmp_path: Path, out: P
     assert final_of(out / "a") == final_of(tmp_path / "once" / "a")
     assert max(json.loads(path.read_text())["final"] for path in out.glob("a/exports/*")) == 5_000
     assert [path.name for path in out.rglob("_*")] == ["_lock"]
+
+
+def test_on_a_terminal_a_bar_counts_the_messages(tmp_path: Path, out: Path) -> None:
+    made_log(tmp_path / "data", 3_000)
+    with Terminal(["export", str(tmp_path / "data"), "--out", str(out)], columns=120) as terminal:
+        assert terminal.end(None) == Exit.OK
+        shown = plain(terminal.output)
+    assert re.search(r"messages .*/3000", shown)
+    assert "a: final 3,000 (3,000 new)" in shown
 
 
 def test_ctrl_c_ends_it_quietly(tmp_path: Path, out: Path) -> None:
