@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -92,9 +93,15 @@ def forget(log: MadeLog) -> None:
     log._log.update(lambda transaction: transaction.drop(fates, delete=False))
 
 
+def contradict(log: MadeLog) -> None:
+    log._lines = replace(log._lines, green_digest=bytes(16))
+    log.add([b"any"])
+
+
 @pytest.mark.parametrize(
     ("damage", "why"),
     [
+        (contradict, "the order at 3 is not the one that became green"),
         (forget, r"what became of a\.1\.1 at 0 is missing"),
         (lambda log: change_state(log, Checkpoint(3, 7)), "lead to revision 3, and the state is at 7"),
     ],
