@@ -1,7 +1,7 @@
 """COREL: one totally ordered log that partitions cannot divide.
 
 `Corel` is the machine, and `Replica` runs it over a membership. The names that other packages may use are exported
-here; `corel.lmdb_log`, the one module that does I/O, is imported by its own name.
+here; the modules that do I/O, such as `corel.lmdb_log`, are imported by their own names.
 """
 
 from corel.adaptive_wait import AdaptiveWait
@@ -21,12 +21,12 @@ from corel.effects import (
 )
 from corel.inspection import Inspected, inspect
 from corel.message_queue import MessageQueue
-from corel.messages import Color, Entry, MessageId
+from corel.messages import Color, Entry, MessageId, is_bound
 from corel.outbox import TooLarge, TooMuch
 from corel.quorum import Roster
 from corel.replica import Replica, ReplicaEffect
 from corel.stages import Cause, Phase, Stage
-from corel.storage import Image, Lines, LogReader, LogWrite
+from corel.storage import Image, Lines, LogReader, LogWrite, Record
 
 __all__ = [
     # The machines, their configuration and their errors
@@ -64,6 +64,8 @@ __all__ = [
     "Lines",
     "LogReader",
     "LogWrite",
+    "Record",
+    "is_bound",
     # A bounded wait, which the store uses too
     "AdaptiveWait",
 ]

@@ -15,7 +15,7 @@ import lmdb
 
 from corel.checked_values import WrongChecksum, verified
 from corel.disk_errors import damaged
-from corel.lmdb_log import TABLES_MAX
+from corel.read_only_log import open_read_only
 from corel.trial_write import TRIAL_KEY
 
 _UNCHECKED = frozenset({b"ages", b"versions"})
@@ -34,9 +34,9 @@ Progress = Callable[[int, int], None]
 
 def verify(directory: Path, progress: Progress = lambda done, total: None) -> int:
     """Returns how many records there are, or raises `DiskError`. A damaged page may make LMDB end the process
-    (SIGSEGV, SIGBUS, SIGABRT). The node may run meanwhile."""
+    (SIGSEGV, SIGBUS, SIGABRT). The node may run meanwhile; its file grows by what it writes during that time."""
     try:
-        with lmdb.open(str(directory), readonly=True, lock=False, max_dbs=TABLES_MAX, create=False) as environment:
+        with open_read_only(directory) as environment:
             with environment.begin() as transaction:
                 names = [bytes(key) for key, _ in transaction.cursor()]
             tables = [(name, environment.open_db(name, create=False)) for name in names]

@@ -42,7 +42,10 @@ USERS_APART = {
 FACES = (*LAYERS, "kvstore.client", "kvstore.journal_schema", "kvstore.log_schema", "spark")
 """The packages that say in `__all__` what others may use."""
 
-IO_MODULES = ("transport.udp", "transport.chaos", "corel.disk_errors", "corel.lmdb_log", "corel.verification")
+IO_MODULES = (
+    *("transport.udp", "transport.chaos"),
+    *("corel.disk_errors", "corel.lmdb_reading", "corel.lmdb_log", "corel.read_only_log", "corel.verification"),
+)
 """Modules of pure packages that do I/O. They are faces of their own: to import the package does not import
 them."""
 
@@ -64,6 +67,8 @@ MAY_TOUCH = {
     "corel": frozenset[str](),
     "corel.disk_errors": frozenset({"lmdb", "os", "pathlib"}),
     "corel.lmdb_log": frozenset({"fcntl", "lmdb", "os", "pathlib", "uuid"}),
+    "corel.lmdb_reading": frozenset({"lmdb", "pathlib"}),
+    "corel.read_only_log": frozenset({"lmdb", "os", "pathlib"}),
     "corel.verification": frozenset({"lmdb", "pathlib"}),
     "kvstore.store": frozenset[str](),
     "kvstore.node": frozenset(

@@ -71,6 +71,7 @@ def make_parser(with_settings: bool = True) -> argparse.ArgumentParser:
     _add_feeds(subparsers)
     _add_inspection(subparsers)
     _add_verify(subparsers)
+    _add_export(subparsers)
     _add_chaos(subparsers)
     return parser
 
@@ -309,6 +310,39 @@ def _verify(options: argparse.Namespace) -> int:
     from kvstore.cli.verify import verify_directory  # which needs LMDB, and clients do not
 
     return verify_directory(options.directory)
+
+
+def _add_export(subparsers: Any) -> None:
+    export = _add(
+        subparsers,
+        "export",
+        _export,
+        "write the logs of nodes, which may be running, as Parquet files for Spark",
+        "/var/lib/corelkv --out ./logs\n"
+        "data/a data/b data/c --out ./logs        # the nodes of `corelkv cluster --data data`\n"
+        "data/a --out ./logs --no-bodies          # without the values of keys",
+    )
+    export.add_argument("data", nargs="+", type=Path, help="what a node has as --data; the node may run meanwhile")
+    export.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="where to write; a directory of an earlier export gets what is new, also one that was interrupted",
+    )
+    export.add_argument(
+        "--bodies",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="write whole messages, with the values of keys (default: on)",
+    )
+    export.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def _export(options: argparse.Namespace) -> int:
+    from kvstore.cli.export import export  # which needs LMDB, and clients do not
+
+    return export(options.data, options.out, options.bodies, options.json)
 
 
 def _add_chaos(subparsers: Any) -> None:

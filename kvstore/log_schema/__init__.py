@@ -10,13 +10,15 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import NamedTuple
 
-__all__ = ["DIGEST_BYTES", "FIELDS", "SEGMENT_POSITIONS", "VERSION", "Column"]
+__all__ = ["DIGEST_BYTES", "FIELDS", "FIRST_DIGEST", "SEGMENT_POSITIONS", "VERSION", "Column"]
 
 SEGMENT_POSITIONS = 65_536
 """How many positions a directory of the export has. Readers that want a range of positions read only its
 directories, and whatever needs neighbours in the order looks at one of them at a time."""
 
 DIGEST_BYTES = 32
+FIRST_DIGEST = bytes(DIGEST_BYTES)
+"""The digest of an order without messages."""
 
 
 class Column(NamedTuple):

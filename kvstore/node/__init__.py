@@ -4,7 +4,9 @@
 exported here."""
 
 from kvstore.node.config import PRESETS, ConfigError, NodeConfig, Preset, preset_for
+from kvstore.node.exported_rows import Row, exported_row, revision_after
 from kvstore.node.http_figures import CLIENT_CLOSED, HttpFigures, RouteFigures
+from kvstore.node.log_export import ExportedMessage, LogExport
 from kvstore.node.metrics import Metrics, MetricsSummary
 from kvstore.node.milestones import Milestone, Milestones
 from kvstore.node.node import Node
@@ -29,4 +31,10 @@ __all__ = [
     "Preset",
     "preset_for",
     "SyncedNumberError",
+    # The log as rows
+    "LogExport",
+    "ExportedMessage",
+    "Row",
+    "exported_row",
+    "revision_after",
 ]

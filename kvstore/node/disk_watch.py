@@ -61,7 +61,8 @@ class DiskWatch:
             self._timer.cancel()
 
     def check(self, now: float) -> None:
-        """Logs the warnings that have not been logged for a while."""
+        """Logs the warnings that have not been logged for a while, and frees what readers that died had used."""
+        self._log.forget_dead_readers()
         for what, sentence in warnings_of(self._log.usage()).items():
             if now - self._warned_at.get(what, -WARN_SECONDS) >= WARN_SECONDS:
                 self._warned_at[what] = now

@@ -20,7 +20,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from corel.lmdb_log import Bytes, LmdbLog, ValuePacker, pack
+from corel.lmdb_log import Bytes, ValuePacker, pack
+from corel.lmdb_reading import LmdbReader
 from kvstore.store import (
     Change,
     Checkpoint,
@@ -52,7 +53,7 @@ _FORGOTTEN_AT_ONCE_MAX = 256
 class LmdbHistory:
     """The past in one node's LMDB environment. `write` runs in the writing thread, all else on the event loop."""
 
-    def __init__(self, log: LmdbLog) -> None:
+    def __init__(self, log: LmdbReader) -> None:
         self._log = log
         self._pack = ValuePacker().pack  # of the writing thread
         self.open_tables()

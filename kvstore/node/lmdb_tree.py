@@ -19,7 +19,8 @@ from hashlib import blake2b
 from typing import Any
 
 from corel import MessageId
-from corel.lmdb_log import Bytes, LmdbLog, ValuePacker, pack
+from corel.lmdb_log import Bytes, ValuePacker, pack
+from corel.lmdb_reading import LmdbReader
 from kvstore.node.lmdb_history import ITEMS, LINE, STATE, LmdbHistory
 from kvstore.store import (
     EMPTY_ORDER,
@@ -45,7 +46,7 @@ _PLAIN_OUTCOME = Outcome(Verdict.APPLIED, None)[2:]
 class LmdbTree:
     """The tree in one node's LMDB environment. `write` runs in the writing thread, all else on the event loop."""
 
-    def __init__(self, log: LmdbLog) -> None:
+    def __init__(self, log: LmdbReader) -> None:
         self._log = log
         self._pack = ValuePacker().pack  # of the writing thread
         self.past = LmdbHistory(log)

@@ -231,7 +231,7 @@ class NodesUnderLoad:
         try:
             for name, port in zip(NAMES, self.ports, strict=True):
                 command = [sys.executable, "-m", "kvstore", "serve", "--node", name, "--roster", ",".join(NAMES)]
-                command += ["--data", str(self._directory / name), "--http", f"127.0.0.1:{port}", "--bootstrap"]
+                command += ["--data", str(self.data(name)), "--http", f"127.0.0.1:{port}", "--bootstrap"]
                 command += ["--broadcast", f"127.255.255.255:{UDP_PORT + self._place}"]
                 command += ["--cluster", f"bench-{os.getpid()}-{self._place}"]
                 command += ["--chaos", "--log-level", "warning", "--no-journal", *self._serve]
@@ -252,6 +252,9 @@ class NodesUnderLoad:
     def process_status(self, name: str) -> Path:
         """Returns the file in which the kernel describes the node's process."""
         return Path(f"/proc/{self._processes[NAMES.index(name)].pid}/status")
+
+    def data(self, name: str) -> Path:
+        return self._directory / name
 
     def url(self, name: str) -> str:
         return f"http://127.0.0.1:{self.ports[NAMES.index(name)]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 from pathlib import Path
@@ -32,13 +33,23 @@ def test_a_damaged_one_is_named_with_what_to_do(data: Path, capfd: pytest.Captur
     assert "data.mdb is damaged" in capfd.readouterr().err
 
 
-def test_a_page_that_kills_the_process_is_damage(
-    data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("by", "sentence"),
+    [
+        (signal.SIGBUS, "data.mdb is damaged (reading it ended with SIGBUS). Move the directory away"),
+        (signal.SIGKILL, "was ended by SIGKILL. Do it again.\n"),
+    ],
+)
+def test_a_page_that_ends_the_process_is_damage_and_a_killer_is_not(
+    data: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, by: int, sentence: str
 ) -> None:
-    monkeypatch.setattr("kvstore.cli.verify.verify", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    def end(*_: object) -> None:
+        faulthandler.disable()  # of pytest, which would print where it ended
+        os.kill(os.getpid(), by)
+
+    monkeypatch.setattr("kvstore.cli.verify.verify", end)
     assert main(["verify", str(data)]) == Exit.FAILED
-    printed = capfd.readouterr().err
-    assert "data.mdb is damaged (reading it ended with SIGKILL). Move the directory away" in printed
+    assert sentence in capfd.readouterr().err
 
 
 def test_a_directory_without_data_is_a_mistake(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

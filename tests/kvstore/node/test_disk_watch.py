@@ -57,3 +57,11 @@ def test_the_usage_is_that_of_the_file_and_its_file_system(tmp_path: Path) -> No
     assert usage.map_bytes == 4 * 1024**2
     assert 0 < usage.free_bytes <= usage.file_system_bytes
     log.close()
+
+
+def test_readers_that_died_are_forgotten_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, forgotten = LmdbLog(tmp_path, "test", "a"), []
+    monkeypatch.setattr(log, "forget_dead_readers", lambda: forgotten.append(True))
+    DiskWatch(log).check(0.0)
+    assert forgotten == [True]
+    log.close()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from corel import checked_values
-from corel.lmdb_log import LmdbLog, Reading
+from corel.lmdb_log import LmdbLog
+from corel.lmdb_reading import LmdbReader, Reading
 from kvstore.node import lmdb_history
 from kvstore.node.coming_back import ComingBack
 from kvstore.node.lmdb_history import LmdbHistory
@@ -51,7 +52,7 @@ MUTANTS = [
     Mutant(
         "all bodies that are not green are in memory at the start",
         (),
-        (Edit(LmdbLog, "_entries", "record.entry_without_body()", "record.entry()"),),
+        (Edit(LmdbReader, "_entries", "record.entry_without_body()", "record.entry()"),),
         test=test_lmdb_log.test_bodies_of_what_is_not_green_are_read_when_they_are_needed_not_at_the_start,
     ),
     Mutant(
@@ -84,19 +85,19 @@ MUTANTS = [
     Mutant(
         "a log without an identity is begun anew, whatever is in it",
         (),
-        (Edit(LmdbLog, "_identify", "if value is None and is_empty:", "if value is None:"),),
+        (Edit(LmdbLog, "_identify", "if is_new and is_empty:", "if is_new:"),),
         test=test_rot.test_a_log_whose_identity_is_hidden_is_damaged_and_not_begun_anew,
     ),
     Mutant(
         "messages that are not there are not missed",
         (),
-        (Edit(LmdbLog, "load", "if [entry.arrival for entry in logged] !=", "if [] and []!="),),
+        (Edit(LmdbReader, "load", "if [entry.arrival for entry in logged] !=", "if [] and []!="),),
         test=test_rot.test_messages_that_are_missing_are_noticed_at_the_start,
     ),
     Mutant(
         "a gap in the order is not missed",
         (),
-        (Edit(LmdbLog, "_green_arrivals", "if end not in (None, start):", "if False:"),),
+        (Edit(LmdbReader, "_green_arrivals", "if end not in (None, start):", "if False:"),),
         test=test_rot.test_a_gap_in_the_order_is_noticed,
     ),
     # The past on disk

@@ -1,0 +1,209 @@
+"""Reading the log on disk: what `corel.lmdb_log`, which also writes it and describes its tables, and
+`corel.read_only_log` have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import lmdb
+
+from corel import record_codec
+from corel.checked_values import Bytes, WrongChecksum, unpack, verified
+from corel.disk_errors import DiskError, damaged, explained, unusable
+from corel.message_queue import chained
+from corel.messages import DIGEST_BYTES, EMPTY_DIGEST, Entry, digest_of
+from corel.record_cache import RecordCache
+from corel.storage import Image, Record, Yellow, restore
+
+FORMAT = 5
+
+READERS_MAX = 126
+TABLES_MAX = 16
+IDENTITY, LINES, YELLOW = b"identity", b"lines", b"yellow"
+META = b"meta "
+
+
+class Identity(NamedTuple):
+    """Whose log it is, and which disk."""
+
+    cluster: str
+    node: str
+    uuid: str
+
+
+class LmdbReader:
+    """The log of one node, as far as it is read."""
+
+    directory: Path
+    uuid: str
+    _environment: lmdb.Environment
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._cache = RecordCache()
+
+    def _open_tables(self) -> None:
+        self._messages, self._order, self._meta = map(self.table, ("messages", "order", "meta"))
+
+    def table(self, name: str, is_index: bool = False) -> Any:
+        """Returns a table. A key of an index has many values, all of the same size and in order."""
+        raise NotImplementedError
+
+    def read(self, table: Any, buffers: bool = False) -> Reading:
+        """Returns a transaction that reads this table, as a context manager. With `buffers`, its values are not
+        copied, and are not to be used after it."""
+        try:
+            if buffers:
+                return Reading(self._environment.begin(db=table, buffers=True), self.directory)
+            return Reading(self._environment.begin(db=table), self.directory)
+        except lmdb.Error as error:
+            raise unusable(self.directory, error) from error
+
+    def load(self) -> Image:
+        """Returns what a node starts with. The bodies of messages that are not green are not in memory then: they
+        are read when they are needed. Nor are they meanwhile, but for one batch."""
+        self._cache.clear()
+        with self.read(self._messages, buffers=True) as transaction:
+            lines = record_codec.lines(self.unpack(transaction.get(LINES, db=self._meta), META + LINES, "lines"))
+            value = transaction.get(YELLOW, db=self._meta)
+            position, arrivals = self.unpack(value, META + YELLOW, "yellow")
+            yellow = Yellow(position, tuple(record_codec.arrivals(arrivals)))
+            logged = list(self._entries(transaction, lines.open_from))
+        if [entry.arrival for entry in logged] != list(range(lines.open_from, lines.next_arrival)):
+            raise self.damaged(f"messages from {lines.open_from} to {lines.next_arrival - 1} are not all there")
+        return restore(lines, yellow, logged, digest_of(self.uuid.encode()))
+
+    def body(self, arrival: int) -> bytes:
+        return self.record(arrival).body
+
+    def green(self, first: int, count: int) -> Sequence[Entry]:
+        """Returns green messages by position; fewer than `count` if there are not so many."""
+        return [self.record(arrival).entry() for arrival in self._green_arrivals(first, count)]
+
+    def _green_arrivals(self, first: int, count: int) -> list[int]:
+        found: list[int] = []
+        with self.read(self._order) as transaction, transaction.cursor() as cursor:
+            is_there, end = seek(cursor, first), None
+            while is_there and len(found) < count:
+                start = int.from_bytes(cursor.key(), "big")
+                if end not in (None, start):
+                    raise self.damaged(f"the order goes from {end} to {start}")
+                arrivals = self._order_at(cursor)[1]
+                end = start + len(arrivals)
+                found += arrivals[max(0, first - start) :][: count - len(found)]
+                is_there = cursor.next()
+        return found
+
+    def green_digest(self, line: int) -> bytes:
+        """Returns the digest of the green order up to this line."""
+        if line == 0:
+            return EMPTY_DIGEST
+        with self.read(self._order) as transaction, transaction.cursor() as cursor:
+            is_there = seek(cursor, line - 1)
+            start = int.from_bytes(cursor.key(), "big") if is_there else 0
+            digest, arrivals = self._order_at(cursor) if is_there else (EMPTY_DIGEST, [])
+            if line > start + len(arrivals):
+                raise self.damaged(f"the order does not reach {line}")
+            if line == start + len(arrivals):
+                return digest
+            before = self._order_at(cursor)[0] if cursor.prev() else EMPTY_DIGEST
+        return chained(before, [self.record(arrival).entry() for arrival in arrivals[: line - start]])
+
+    def _order_at(self, cursor: Any) -> tuple[bytes, list[int]]:
+        """Returns the digest of the order at the end of this record, and the record's arrivals."""
+        key = cursor.key()
+        content = self._verified(cursor.value(), b"order " + key, f"order {int.from_bytes(key, 'big')}")
+        return bytes(content[:DIGEST_BYTES]), record_codec.arrivals(content[DIGEST_BYTES:])
+
+    def record(self, arrival: int) -> Record:
+        known = self._cache.find(arrival)
+        if known is not None:
+            return known
+        with self.read(self._messages, buffers=True) as transaction, transaction.cursor() as cursor:
+            if not seek(cursor, arrival):
+                raise self.damaged(f"message {arrival} is missing")
+            batch, size = self._batch(cursor), len(cursor.value())
+        start = batch[0].arrival
+        if arrival >= start + len(batch):
+            raise self.damaged(f"message {arrival} is missing")
+        self._cache.add(batch, size)
+        return batch[arrival - start]
+
+    def _entries(self, transaction: Any, first: int) -> Iterator[Entry]:
+        """Yields the messages from this arrival on, without bodies."""
+        with transaction.cursor(db=self._messages) as cursor:
+            is_there = seek(cursor, first) or cursor.first()
+            while is_there:
+                for record in self._batch(cursor):
+                    if record.arrival >= first:
+                        yield record.entry_without_body()
+                is_there = cursor.next()
+
+    def _batch(self, cursor: Any) -> list[Record]:
+        key = bytes(cursor.key())
+        start = int.from_bytes(key, "big")
+        return record_codec.records(start, self.unpack(cursor.value(), b"messages " + key, f"messages {start}"))
+
+    # Identity
+
+    def _read_identity(self) -> Identity:
+        with self.read(self._meta) as transaction:
+            value = transaction.get(IDENTITY)
+        form, *identity = self.unpack(value, b"", "identity")
+        if form != FORMAT:
+            raise DiskError(
+                f"{self.directory} was written in format {form}; this version of corelkv reads {FORMAT}. "
+                "Use the version that wrote it, or another --data directory; a node that starts with an empty "
+                "one takes the log over from nodes that have it."
+            )
+        return Identity(*identity)
+
+    # Checksums
+
+    def unpack(self, value: Bytes | None, place: bytes, what: str) -> Any:
+        """Returns what `pack` packed. Raises if it is damaged or missing, and says what."""
+        try:
+            return unpack(value, place)
+        except WrongChecksum as error:
+            raise self.damaged(f"{what} {error}") from None
+
+    def _verified(self, value: Bytes | None, place: bytes, what: str) -> Bytes:
+        try:
+            return verified(value, place)
+        except WrongChecksum as error:
+            raise self.damaged(f"{what} {error}") from None
+
+    def damaged(self, why: str) -> DiskError:
+        return damaged(self.directory, why)
+
+
+class Reading:
+    """A transaction that reads. What LMDB finds wrong with its pages is a `DiskError` here."""
+
+    __slots__ = ("_directory", "_transaction")
+
+    def __init__(self, transaction: lmdb.Transaction, directory: Path) -> None:
+        self._transaction = transaction
+        self._directory = directory
+
+    def __enter__(self) -> lmdb.Transaction:
+        return self._transaction
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        self._transaction.abort()
+        if isinstance(error, lmdb.Error) and not isinstance(error, lmdb.BadValsizeError):
+            raise explained(error, self._directory) from error
+
+
+def seek(cursor: Any, number: int) -> bool:
+    """Moves to the record that holds this number: the last whose key is not above it. Returns whether there is
+    one."""
+    if cursor.set_range(key_of(number)):
+        return bool(cursor.key() == key_of(number) or cursor.prev())
+    return bool(cursor.last())
+
+
+def key_of(number: int) -> bytes:
+    return number.to_bytes(8, "big")

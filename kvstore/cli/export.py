@@ -1,0 +1,130 @@
+"""`corelkv export`: the logs of nodes, which may be running, to Parquet files for Spark.
+
+`docs/export.md` describes what is written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from functools import partial
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kvstore.cli.output import Exit, UsageError, fail, print_json_line
+from kvstore.cli.reading_process import ReadingFailed, Tell, read_apart
+from kvstore.node import ExportedMessage, LogExport
+
+if TYPE_CHECKING:
+    from kvstore.cli.export_writer import ExportWriter
+
+_PROGRESS_STEP = 1_000
+"""After how many messages progress is told."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def export(directories: Sequence[Path], out: Path, bodies: bool, as_json: bool) -> int:
+    """Exports the logs one after the other, prints a line for each, and returns the exit status. A log that cannot
+    be exported does not keep the others from it."""
+    if find_spec("pyarrow") is None:
+        return fail("to export, pyarrow is needed: pip install 'corelkv[spark]'", Exit.FAILED)
+    status = Exit.OK
+    for directory in directories:
+        began = time.monotonic()
+        try:
+            found = read_apart(directory, "messages", partial(_export, directory, out, bodies))
+        except UsageError as error:
+            status = fail(error, Exit.USAGE)
+        except ReadingFailed as error:
+            status = fail(error, Exit.FAILED)
+        else:
+            _print(found | {"seconds": round(time.monotonic() - began, 3)}, as_json)
+    return status
+
+
+def _print(found: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json_line(found)
+        return
+    print(
+        "{node}: final {final:,} ({new_final:,} new), green {green:,}, length {length:,} messages; "
+        "{bytes:,} bytes in {seconds:.1f} s, in {directory}".format(**found),
+        flush=True,
+    )
+
+
+# In a process of its own
+
+
+def _export(directory: Path, out: Path, bodies: bool, tell: Tell) -> None:
+    from kvstore.cli.export_writer import ExportRefused, ExportWriter, Source  # which need pyarrow
+
+    log = LogExport(directory)
+    try:
+        source = Source(log.cluster, log.node, log.disk, log.generation.hex())
+        with ExportWriter(out, source, bodies) as writer:
+            _check_continues(log, writer, directory)
+            _write(log, writer, bodies, tell)
+    except ExportRefused as error:
+        raise ReadingFailed(error) from None
+    except OSError as error:
+        raise ReadingFailed(_explained(error, out)) from None
+    finally:
+        log.close()
+
+
+def _write(log: LogExport, writer: ExportWriter, bodies: bool, tell: Tell) -> None:
+    from kvstore.cli.export_writer import Figures
+
+    first, lines = writer.line, log.lines
+    messages = _counted(log.messages(first, writer.revision, writer.digest, bodies), log.length - first, tell)
+    for message in islice(messages, log.final - first):
+        writer.add(message.row, message.order_digest)
+    figures = Figures(lines.green, log.yellow, log.length, lines.green_digest, lines.committed, lines.attempted)
+    manifest = writer.finish(figures, (message.row for message in messages))
+    tell(
+        **asdict(manifest),
+        directory=str(writer.directory),
+        new_final=manifest.final - first,
+        bytes=writer.bytes_written,
+    )
+
+
+def _counted(messages: Iterable[ExportedMessage], total: int, tell: Tell) -> Iterable[ExportedMessage]:
+    """Yields the messages, and tells how many there have been."""
+    for done, message in enumerate(messages):
+        if done % _PROGRESS_STEP == 0:
+            tell(done=done, total=total)
+        yield message
+
+
+def _check_continues(log: LogExport, writer: ExportWriter, directory: Path) -> None:
+    """Raises if the log does not continue what was exported before: green messages never change."""
+    known = [(writer.place.line, bytes.fromhex(writer.place.order_digest))]
+    if writer.earlier is not None:
+        known.append((writer.earlier.green, bytes.fromhex(writer.earlier.green_digest)))
+    for line, digest in known:
+        if line > log.lines.green or writer.line > log.final:
+            raise ReadingFailed(
+                f"{directory} has {log.lines.green:,} green messages, and {line:,} of this disk are in "
+                f"{writer.directory}: it is an older copy. Export the node's own directory, or this one to "
+                "another directory."
+            )
+        if line and not log.has_order(line, digest):
+            raise ReadingFailed(
+                f"the first {line:,} green messages of {directory} are not those that were exported to "
+                f"{writer.directory} before, and green messages never change. Keep both, and export this one "
+                "to another directory: `corelkv analyze` compares them."
+            )
+
+
+def _explained(error: OSError, out: Path) -> str:
+    what = os.strerror(error.errno) if error.errno else str(error)
+    if error.errno in _FULL:
+        return f"no room in {out}: {what}. Make room and export again: it goes on where it was."
+    return f"{out} cannot be written: {what}. Mend that and export again: it goes on where it was."

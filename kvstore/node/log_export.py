@@ -1,0 +1,111 @@
+"""The log of a node that may be running, as rows of an exported log.
+
+What is read at one moment is where the lines are, and which messages are not green, in which order. Everything
+before that in the order is read afterwards, in short transactions: it cannot change. What became of the writes is
+known up to the line of the state on disk, and rows are final up to there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from corel import Color, Lines, Record, is_bound
+from corel.read_only_log import GreenMessage, ReadOnlyLog
+from kvstore.node.exported_rows import Row, exported_row, revision_after
+from kvstore.node.lmdb_tree import LmdbTree
+
+
+class ExportedMessage(NamedTuple):
+    row: Row
+    order_digest: bytes
+    """The node's own digest of its green order up to and including this message; empty if it is not green."""
+
+
+class LogExport:
+    """The log of one node as it was when this was made. Everything may raise `DiskError`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._log = ReadOnlyLog(directory)
+        try:
+            self._tree = LmdbTree(self._log)  # before the lines: they are not behind it then
+            self._image = self._log.load()
+        except BaseException:
+            self.close()
+            raise
+        self.cluster, self.node, self.disk = self._log.identity
+        self.final = self._tree.line
+        """How many messages have outcomes that are on disk."""
+
+    def close(self) -> None:
+        self._log.close()
+
+    @property
+    def lines(self) -> Lines:
+        return self._image.lines
+
+    @property
+    def yellow(self) -> int:
+        """The yellow line."""
+        return self._image.queue.yellow_line
+
+    @property
+    def length(self) -> int:
+        """How many messages the queue has."""
+        return len(self._image.queue)
+
+    @property
+    def generation(self) -> bytes:
+        """The generation of the cluster to which the node is bound; zeros if it is not yet."""
+        lines = self.lines
+        bound = is_bound(lines.committed, lines.generation, lines.attempted_view)
+        return lines.generation if bound else bytes(len(lines.generation))
+
+    def has_order(self, line: int, digest: bytes) -> bool:
+        """Returns whether the green order up to this line, which is not beyond the green line, has this digest."""
+        return self._log.green_digest(line) == digest
+
+    def messages(
+        self, first: int, revision: int, digest: bytes, with_body: bool = True
+    ) -> Iterator[ExportedMessage]:
+        """Yields the messages from this position to the end, where the revision and the digest of the row before
+        it are these."""
+        order_digest = self._log.green_digest(first)
+        for message in self._log.green_messages(first, self.lines.green):
+            row = self._green_row(message, revision, digest, with_body)
+            if row["revision"] is not None:
+                revision = row["revision"]
+            digest, order_digest = row["digest"], message.digest
+            self._check_revision(message.position, revision)
+            yield ExportedMessage(row, order_digest)
+        if order_digest != self.lines.green_digest:
+            raise self._log.damaged(f"the order at {self.lines.green} is not the one that became green")
+        queue = self._image.queue
+        for position, entry in enumerate(queue, self.lines.green):
+            color = Color.YELLOW if position < self.yellow else Color.RED
+            row = exported_row(position, self._log.record(entry.arrival), color, None, None, digest, with_body)
+            digest = row["digest"]
+            yield ExportedMessage(row, b"")
+
+    def _green_row(self, message: GreenMessage, revision: int, digest: bytes, with_body: bool) -> Row:
+        position, record, _ = message
+        if position >= self.final:
+            return exported_row(position, record, Color.GREEN, None, None, digest, with_body)
+        return self._final_row(position, record, revision, digest, with_body)
+
+    def _final_row(self, position: int, record: Record, revision: int, digest: bytes, with_body: bool) -> Row:
+        fate = self._tree.fate(record.id)
+        if fate is None or fate.position != position:
+            raise self._log.damaged(f"what became of {record.id} at {position} is missing")
+        after = revision_after(revision, fate.outcomes)
+        try:
+            return exported_row(position, record, Color.GREEN, fate.outcomes, after, digest, with_body)
+        except ValueError:
+            raise self._log.damaged(f"what became of the writes of {record.id} is not of those writes") from None
+
+    def _check_revision(self, position: int, revision: int) -> None:
+        if position == self.final - 1 and revision != self._tree.revision:
+            raise self._log.damaged(
+                f"the writes up to {self.final} lead to revision {revision}, and the state is at "
+                f"{self._tree.revision}"
+            )
