@@ -64,12 +64,13 @@ def _print(found: dict[str, Any], as_json: bool) -> None:
 def _export(directory: Path, out: Path, bodies: bool, tell: Tell) -> None:
     from kvstore.cli.export_writer import ExportRefused, ExportWriter, Source  # which need pyarrow
 
+    read_ms = time.time_ns() // 1_000_000
     log = LogExport(directory)
     try:
         source = Source(log.cluster, log.node, log.disk, log.generation.hex())
         with ExportWriter(out, source, bodies) as writer:
             _check_continues(log, writer, directory)
-            _write(log, writer, bodies, tell)
+            _write(log, writer, bodies, read_ms, tell)
     except ExportRefused as error:
         raise ReadingFailed(error) from None
     except OSError as error:
@@ -78,7 +79,7 @@ def _export(directory: Path, out: Path, bodies: bool, tell: Tell) -> None:
         log.close()
 
 
-def _write(log: LogExport, writer: ExportWriter, bodies: bool, tell: Tell) -> None:
+def _write(log: LogExport, writer: ExportWriter, bodies: bool, read_ms: int, tell: Tell) -> None:
     from kvstore.cli.export_writer import Figures
 
     first, lines = writer.line, log.lines
@@ -86,7 +87,7 @@ def _write(log: LogExport, writer: ExportWriter, bodies: bool, tell: Tell) -> No
     for message in islice(messages, log.final - first):
         writer.add(message.row, message.order_digest)
     figures = Figures(lines.green, log.yellow, log.length, lines.green_digest, lines.committed, lines.attempted)
-    manifest = writer.finish(figures, (message.row for message in messages))
+    manifest = writer.finish(figures, (message.row for message in messages), read_ms)
     tell(
         **asdict(manifest),
         directory=str(writer.directory),

@@ -235,14 +235,15 @@ class ExportWriter:
 
     # The end
 
-    def finish(self, figures: Figures, tail: Iterable[Row]) -> Manifest:
-        """Writes the rows after the final ones, and the manifest. Returns the manifest."""
+    def finish(self, figures: Figures, tail: Iterable[Row], read_ms: int | None = None) -> Manifest:
+        """Writes the rows after the final ones, and the manifest. Returns the manifest. `read_ms` is when the log
+        was as it was exported: just now if it is not given."""
         self._finish_part()
         self._write_tail(tail)
         manifest = Manifest(
             version=VERSION,
             number=self._number,
-            exported_ms=time.time_ns() // 1_000_000,
+            exported_ms=time.time_ns() // 1_000_000 if read_ms is None else read_ms,
             **self._source._asdict(),
             first=0,
             first_digest=FIRST_DIGEST.hex(),

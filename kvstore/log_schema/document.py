@@ -68,7 +68,7 @@ are refused. Manifests and tails of earlier runs stay, and may be deleted; the l
 _MANIFEST: Mapping[str, str] = {
     "version": "of the schema",
     "number": "counts the runs that have ended, from 1",
-    "exported_ms": "when it was written, by the wall clock, in milliseconds since 1970",
+    "exported_ms": "when the log was read, by the wall clock, in milliseconds since 1970",
     "cluster": "the name of the cluster",
     "node": "the name of the node",
     "disk": "the uuid of the node's disk: a replaced disk has another",

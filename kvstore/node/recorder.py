@@ -7,19 +7,31 @@ from __future__ import annotations
 
 from collections import deque
 from importlib import metadata
+from typing import Any, Protocol
 
 from corel import Color, Greened, LogWrite, Queued, Replica, Yellowed
 from kvstore.node import journal_records
-from kvstore.node.journal import JournalWriter
+from kvstore.node.journal import Make
 from kvstore.node.journal_records import Met
 from kvstore.store import Accepted, Answer, Answered, AppliedMessage, Done, Outcome, write_id
 from transport import Journal, Machine
 
 
+class JournalPort(Protocol):
+    """Takes what happens: the journal's thread (`JournalWriter`), or what stands for it in simulated time."""
+
+    @property
+    def lost(self) -> int: ...
+
+    def begin(self, me: Machine) -> None: ...
+
+    def put(self, make: Make, *arguments: Any, weight: int = 1) -> None: ...
+
+
 class Recorder:
     """The journal of one incarnation of a node."""
 
-    def __init__(self, journal: JournalWriter, me: Machine) -> None:
+    def __init__(self, journal: JournalPort, me: Machine) -> None:
         self._journal = journal
         self._me = me
         self._decided: Yellowed | None = None
@@ -42,11 +54,15 @@ class Recorder:
         """Journals what a machine asks for."""
         self._journal.put(journal_records.entry, entry)
 
-    def started(self, cluster: str, roster: list[str], stack: Replica, revision: int) -> None:
-        """The incarnation begins, with what is on its disk, in a view of its own."""
+    def started(
+        self, cluster: str, roster: list[str], stack: Replica, revision: int, weights: list[int] | None = None
+    ) -> None:
+        """The incarnation begins, with what is on its disk, in a view of its own. `weights` are those of the nodes
+        of the roster, 1 each if they are not given."""
         view, queue = stack.view, stack.log.queue
         lines = {"green": queue.green, "yellow": queue.yellow_line, "length": len(queue), "revision": revision}
-        self.note("started", cluster=cluster, roster=roster, software=metadata.version("corelkv"), **lines)
+        group = {"cluster": cluster, "roster": roster, "weights": weights or [1] * len(roster)}
+        self.note("started", **group, software=metadata.version("corelkv"), **lines)
         members = list(map(str, view.members))
         self.note("view", view=str(view.id), reason="start", members=members, transitional=members)
 

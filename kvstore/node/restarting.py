@@ -190,7 +190,9 @@ class RestartingDriver:
                 recorder,
             )
             if recorder is not None:
-                recorder.started(config.cluster, list(config.roster.weights), stack, store.green.revision)
+                weights = config.roster.weights
+                revision = store.green.revision
+                recorder.started(config.cluster, list(weights), stack, revision, list(weights.values()))
             driver.start(store)
         except BaseException:
             driver.close()
