@@ -1,4 +1,4 @@
-"""`python -m tests.simulator run|replay|mutants|settle`."""
+"""`python -m tests.simulator run|replay|mutants|settle|audit`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import argparse
 import os
 import sys
 from functools import partial
+from pathlib import Path
 
 from tests.simulator.hunt import hunt_all
 from tests.simulator.membership.settling import JITTER_MS, SITUATIONS, cases_of, settle_all
+from tests.simulator.recording.campaign import Campaign, run_campaign
+from tests.simulator.recording.cases import FAMILIES
 from tests.simulator.runner import LAYERS, NODES_MAX, NODES_MIN, replay, run_seeds
 from tests.simulator.speed import prepare_for_many_runs
 
@@ -29,6 +32,11 @@ def main() -> int:
         losses = [percent / 100.0 for percent in arguments.loss]
         cases = cases_of(arguments.situations, arguments.machines, losses, arguments.jitter_ms, arguments.cpu_us)
         return 0 if settle_all(cases, range(first, last + 1), arguments.jobs, partial(print, flush=True)) else 1
+    if arguments.command == "audit":
+        first, last = arguments.seeds
+        layers, seeds = tuple(arguments.layers), range(first, last + 1)
+        campaign = Campaign(layers, seeds, arguments.seeds_per_bug, arguments.jobs)
+        return 1 if run_campaign(campaign, arguments.keep) else 0
     try:
         return 0 if replay(arguments.layer, arguments.seed, arguments.nodes, print) else 1
     except BrokenPipeError:  # the reader of the pipe has ended
@@ -57,6 +65,14 @@ def _parser() -> argparse.ArgumentParser:
     settle.add_argument("--cpu-us", type=float, default=0.0, help="that a machine is busy with a datagram")
     settle.add_argument("--seeds", type=_span, default=(1, 1_000), metavar="FIRST-LAST")
     settle.add_argument("--jobs", type=int, help="processes (default: one per core)")
+    audit = commands.add_parser(
+        "audit", help="record runs, audit them with Spark, compare the verdicts; exit 1 if any differ"
+    )
+    audit.add_argument("--layers", nargs="+", choices=tuple(FAMILIES), default=tuple(FAMILIES))
+    audit.add_argument("--seeds", type=_span, default=(1, 100), metavar="FIRST-LAST", help="of each layer")
+    audit.add_argument("--seeds-per-bug", type=int, default=1, help="runs of each planted bug (0: none)")
+    audit.add_argument("--keep", type=Path, metavar="DIR", help="keep what was recorded in this directory")
+    audit.add_argument("--jobs", type=int, help="processes (default: one per core)")
     for command in (run, again):
         command.add_argument("--layer", choices=sorted(LAYERS), default="transport")
         command.add_argument("--nodes", type=_span, default=(NODES_MIN, NODES_MAX), metavar="MIN-MAX")

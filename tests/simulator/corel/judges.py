@@ -89,10 +89,12 @@ class Jury:
     belongs to the cluster for which it was put in, unless it meets another one first, and adopts its
     generation."""
 
-    def __init__(self, nodes: Iterable[str]) -> None:
-        first = Judges()
-        self.all = [first]
-        self._of = dict.fromkeys(nodes, first)
+    def __init__(self, nodes: Iterable[str], is_judging: bool = True) -> None:
+        """`is_judging` is False for a run that goes on whatever happens."""
+        self.is_judging = is_judging
+        self.all: list[Judges] = []
+        self._appoint()
+        self._of = dict.fromkeys(nodes, self.last())
 
     def last(self) -> Judges:
         """Returns the judges of the cluster that was bootstrapped last."""
@@ -100,9 +102,14 @@ class Jury:
 
     def bootstrapped(self, nodes: Iterable[str]) -> None:
         """These nodes were wiped, and are a new cluster."""
-        self.all.append(Judges())
+        self._appoint()
         for node in nodes:
             self.replaced(node)
+
+    def _appoint(self) -> None:
+        self.all.append(Judges())
+        if not self.is_judging:
+            self.last().dismiss()
 
     def replaced(self, node: str) -> None:
         """A node of any cluster got an empty disk, and belongs to the last one."""
@@ -117,10 +124,11 @@ class Jury:
             return judges
         for other in self.all:
             if log is not None and other.generation == generation:
-                other.take_over(node, log, judges)
+                if self.is_judging:
+                    other.take_over(node, log, judges)
                 self._of[node] = other
                 return other
-        if judges.generation:
+        if judges.generation and self.is_judging:
             raise Violation(f"{node} is bound to a generation that was never bootstrapped")
         judges.generation = generation
         return judges

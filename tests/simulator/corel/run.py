@@ -43,12 +43,17 @@ QUIET_MS = 1_500.0
 
 
 class CorelRun(GroupRun[CorelProcess]):
-    """One seed's run: logs on disks."""
+    """One seed's run: logs on disks. One that is not judged goes on after a violation, as far as it can."""
 
-    def __init__(self, plan: CorelPlan, write: Callable[[str], None] | None = None) -> None:
+    process_type: type[CorelProcess] = CorelProcess
+
+    def __init__(
+        self, plan: CorelPlan, write: Callable[[str], None] | None = None, is_judged: bool = True
+    ) -> None:
         super().__init__(f"corel run {plan.seed}", plan.below, write)
         self.plan = plan
-        self.jury = Jury(plan.below.nodes)
+        self.is_judged = is_judged
+        self.jury = Jury(plan.below.nodes, is_judged)
         self.history = self.jury.last().history
         self._has_faults = True
         """Whether the phase of faults is not over."""
@@ -188,7 +193,7 @@ class CorelRun(GroupRun[CorelProcess]):
         return process
 
     def _new_process(self, name: str, address: str | None = None) -> CorelProcess:
-        return CorelProcess(name, self.environment, self.plan, address)
+        return self.process_type(name, self.environment, self.plan, address)
 
     def _on_started(self, process: CorelProcess, log: Corel) -> None:
         for checker in self.jury.of(process.address, log).checkers:
@@ -217,7 +222,7 @@ class CorelRun(GroupRun[CorelProcess]):
         self.jury.of(process.address, log).own(log, entry)
 
     def _on_written(self, process: CorelProcess) -> None:
-        if self.plan.seed % 4 == 1:
+        if self.plan.seed % 4 == 1 and self.is_judged:
             judges = self.jury.of(process.address, process.machine_log if process.replica is not None else None)
             judges.restorable.check(process.address, process.log.load())
 
@@ -251,7 +256,8 @@ class CorelRun(GroupRun[CorelProcess]):
 
     def _on_returned(self, process: CorelProcess) -> None:
         self.coverage["returns to a disk"] += 1
-        self.flapping.returned(process.address, process.lives, self.world.now)
+        if self.is_judged:
+            self.flapping.returned(process.address, process.lives, self.world.now)
 
     def _on_journal(self, process: CorelProcess, journal: Journal) -> None:
         if isinstance(journal.event, CorelEvent):
@@ -260,7 +266,7 @@ class CorelRun(GroupRun[CorelProcess]):
             if journal.event is CorelEvent.DEMOTED:
                 kind = "yellow retreats" if process.machine_log.is_representative else "demotions in step 6"
                 self.coverage[kind] += 1
-            if journal.event is CorelEvent.REFUSED:
+            if journal.event is CorelEvent.REFUSED and self.is_judged:
                 raise Violation(f"{process.name} refused {journal.id}: {journal.reason} {journal.details}")
         if self._trace is not None:
             self._trace.on_journal(process.address, journal)

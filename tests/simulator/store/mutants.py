@@ -101,7 +101,7 @@ MUTANTS = [
                 "logged",
                 "self._accept(write)",
                 "from kvstore.store.state import Outcome; done = Applied(Outcome('applied', 1), {}); "
-                "self._answer(write, Done(write.write_id, done))",
+                "self._answer(write, Done(write.write_id, done), Color.GREEN)",
             ),
         ),
     ),

@@ -13,6 +13,7 @@ from corel.stages import Stage
 from corel.storage import LogWrite
 from kvstore.store.config import StoreConfig
 from kvstore.store.green_state import Checkpoint
+from kvstore.store.observer import Observer
 from kvstore.store.store import Store
 from tests.simulator.checkers import Violation
 from tests.simulator.corel.plan import CorelPlan
@@ -49,6 +50,8 @@ class StoreProcess(CorelProcess):
         """Called when the log does not accept another message."""
         self.on_sent: Callable[[MessageId, Knowledge], None] = lambda message_id, knowledge: None
         """Called with each message that is submitted, and what this node knows."""
+        self.observer: Observer | None = None
+        """Who is told what the next store does, if anybody."""
         self._with_write: Checkpoint | None = None
         """The checkpoint that is written with the log's write under way."""
         self._alone: Checkpoint | None = None
@@ -73,7 +76,14 @@ class StoreProcess(CorelProcess):
         self._is_dispatching = False
         self._unreported = []
         self.away_store, self.logged = None, set()
-        store = self.store = Store(self.machine_log, self.tree, self._submit, self._check_primary, self.config)
+        store = self.store = Store(
+            self.machine_log,
+            self.tree,
+            self._submit,
+            self._check_primary,
+            self.config,
+            observer=self.observer,
+        )
         self.on_store_started(store)
         self._sleep_store()
 

@@ -56,11 +56,15 @@ SERVED_MS_MAX = 5_000.0
 class StoreRun(CorelRun):
     """One seed's run: stores, and their clients."""
 
-    def __init__(self, plan: StorePlan, write: Callable[[str], None] | None = None) -> None:
+    store_process_type: type[StoreProcess] = StoreProcess
+
+    def __init__(
+        self, plan: StorePlan, write: Callable[[str], None] | None = None, is_judged: bool = True
+    ) -> None:
         self.store_plan = plan
         self._write_line = write
         self._stores: dict[str, StoreProcess] = {}
-        super().__init__(plan.corel, write)
+        super().__init__(plan.corel, write, is_judged)
         window = plan.idempotency_positions
         self._knowledge: dict[MessageId, Knowledge] = {}
         replay = Replay(self.history, window, self._knowledge)
@@ -82,6 +86,8 @@ class StoreRun(CorelRun):
             Previewed(self.store_history),
             self.linearizable,
         ]
+        if not is_judged:
+            self.store_checkers.clear()
         self.gateway = ClientGateway(
             self.world,
             self._stores,
@@ -207,7 +213,7 @@ class StoreRun(CorelRun):
 
     def _new_process(self, name: str, address: str | None = None) -> StoreProcess:
         assert address is None, "the store's plans have no twins"
-        process = StoreProcess(name, self.environment, self.plan, self.store_plan.store)
+        process = self.store_process_type(name, self.environment, self.plan, self.store_plan.store)
         process.on_store_started = partial(self._on_store_started, process)
         process.on_checkpoint = partial(self._on_checkpoint, process)
         process.on_primary_check = partial(self._count, "probes")
