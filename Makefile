@@ -39,7 +39,8 @@ test: $(TEST) ## set up, check and run all tests (at most 20 minutes on two core
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -q -n auto --dist worksteal
+	$(BIN)/pytest -q -n auto --dist worksteal --ignore tests/spark
+	$(BIN)/pytest -q tests/spark
 
 check: $(TEST) ## lint and type-check
 	$(BIN)/ruff check .

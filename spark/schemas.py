@@ -43,11 +43,55 @@ LOGS = columns(
     cluster="string",
     node="string",
     export="string",
+    run="long",
     is_final="boolean",
+    file="string",
     **{name: field.type for name, field in FIELDS.items()},
 )
 """The messages of exported logs. `export` is the directory they were exported to, and `is_final` says whether the
-row is one that a later export to the same directory keeps."""
+row is one that a later export to the same directory keeps. Otherwise it is of the tail as the run of this number
+found it; `run` is null for final rows. `file` is the file that has the row."""
+
+LOG_FILES = columns(
+    file="string", cluster="string", node="string", export="string", run="long", is_final="boolean"
+)
+"""The files of exported logs."""
+
+MANIFESTS = columns(
+    cluster="string",
+    export="string",
+    file="string",
+    version="long",
+    number="long",
+    exported_ms="long",
+    cluster_name="string",
+    node="string",
+    disk="string",
+    generation="string",
+    first="long",
+    first_digest="string",
+    final="long",
+    final_digest="string",
+    green="long",
+    yellow="long",
+    length="long",
+    green_digest="string",
+    committed="long",
+    attempted="long",
+    revision="long",
+    bodies="boolean",
+)
+"""What each finished run of an export says of itself (docs/export.md). The manifest's own field `cluster` is
+`cluster_name` here."""
+
+MANIFEST_LINES = columns(
+    **{
+        "cluster" if name == "cluster_name" else name: kind
+        for name, kind in MANIFESTS.items()
+        if name not in ("cluster", "export", "file")
+    }
+)
+"""Manifests, as they are in the files."""
 
 MESSAGE_EVENTS = columns(
     cluster="string",
@@ -103,7 +147,20 @@ TOLD = columns(
     idempotency_key="string",
     duplicate_outcome="string",
 )
-"""The writes of the load test's record (docs/loadtest.md), a row for each attempt; `id` is of the write."""
+"""The writes of the load test's record (docs/loadtest.md), a row for each attempt; `id` is of the write. `url` is
+the node that was asked, which the record calls `node`."""
+
+TOLD_LINES = columns(
+    kind="string",
+    schema="long",
+    lines="long",
+    **{"node" if name == "url" else name: kind for name, kind in TOLD.items() if name != "cluster"},
+    **{CORRUPT: "string"},
+)
+"""The lines of load tests' records, as Spark's reader of JSON gives them."""
+
+SKIPPED = columns(cluster="string", file="string", what="string", count="long")
+"""What was found and not read, and how many lines, rows or files of it there are."""
 
 VIOLATIONS = columns(
     cluster="string",
