@@ -1,0 +1,41 @@
+"""The session that all tests of Spark share: to start one takes some seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark.generator import generate
+from spark.session import open_session
+from tests.spark.generated import SHAPE
+
+CONF = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.driver.memory": "1g",
+    "spark.sql.ui.retainedExecutions": "1",
+    "spark.ui.retainedStages": "1",
+    "spark.ui.retainedJobs": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.warehouse.dir": "/nonexistent",
+}
+
+
+@pytest.fixture(scope="session")
+def spark_session() -> Iterator[SparkSession]:
+    session = open_session("local[2]", CONF, "tests")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def clean_logs(spark_session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Synthetic logs without violations, which tests do not change."""
+    root = tmp_path_factory.mktemp("clean")
+    generate(spark_session, SHAPE, str(root))
+    return root
