@@ -72,6 +72,7 @@ def make_parser(with_settings: bool = True) -> argparse.ArgumentParser:
     _add_inspection(subparsers)
     _add_verify(subparsers)
     _add_export(subparsers)
+    _add_analyze(subparsers)
     _add_chaos(subparsers)
     return parser
 
@@ -337,6 +338,48 @@ def _add_export(subparsers: Any) -> None:
         help="write whole messages, with the values of keys (default: on)",
     )
     export.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+ANALYSES = ("audit", "latency", "partitions", "network", "workload")
+"""The jobs of `spark.JOBS`, which are not imported to print `--help`."""
+
+
+def _add_analyze(subparsers: Any) -> None:
+    analyze = _add(
+        subparsers,
+        "analyze",
+        _analyze,
+        "prove from journals and exported logs that the replicas agreed, and say where time went",
+        "/var/lib/corelkv exported --out report\n"
+        "data exported --out report --only audit\n"
+        "hdfs:///logs --out hdfs:///reports/today --master spark://host:7077\n"
+        "data exported --out report2 --previous report     # the order of report must continue in report2\n"
+        "data --follow --checkpoint place     # journals as they grow, until Ctrl-C",
+    )
+    analyze.add_argument(
+        "directories",
+        nargs="+",
+        metavar="DIR",
+        help="journals, exports and load tests' records are found below it",
+    )
+    analyze.add_argument("--out", metavar="REPORT", help="the directory that is written")
+    analyze.add_argument("--only", action="append", choices=ANALYSES, help="only this job (repeatable)")
+    analyze.add_argument("--previous", metavar="REPORT", help="an earlier report, whose digests must be continued")
+    analyze.add_argument("--follow", action="store_true", help="tell of journals as they grow, until Ctrl-C")
+    analyze.add_argument("--checkpoint", metavar="DIR", help="with --follow: where it goes on the next time")
+    analyze.add_argument(
+        "--for", dest="seconds", type=float, metavar="S", help="with --follow: end after S seconds"
+    )
+    analyze.add_argument("--once", action="store_true", help="with --follow: end when what is there was read")
+    analyze.add_argument("--master", default="local[*]", help="Spark's master (default: this machine)")
+    analyze.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
+    analyze.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def _analyze(options: argparse.Namespace) -> int:
+    from kvstore.cli.analyze import analyze  # which needs Spark, and nothing else does
+
+    return analyze(options)
 
 
 def _export(options: argparse.Namespace) -> int:

@@ -21,6 +21,7 @@ class Exit(IntEnum):
     CONDITION_FAILED = 4
     NOT_FOUND = 5
     UNREACHABLE = 6
+    NOT_PROVEN = 7
     INTERRUPTED = 130
 
 
@@ -32,6 +33,7 @@ EXITS = {
     Exit.CONDITION_FAILED: "the write's condition does not hold, or it yielded to another; nothing was changed",
     Exit.NOT_FOUND: "no such key or write",
     Exit.UNREACHABLE: "a node cannot be reached",
+    Exit.NOT_PROVEN: "no log contradicts another, but they do not prove everything (analyze)",
     Exit.INTERRUPTED: "interrupted by Ctrl-C (cluster and serve end with 0: it is how they are stopped)",
 }
 

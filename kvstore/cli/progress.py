@@ -34,3 +34,26 @@ def progress(what: str, total: int | None) -> Iterator[Advance]:
     with Progress(*columns, console=console, transient=True, redirect_stdout=is_below) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.update(task, completed=done)
+
+
+@contextlib.contextmanager
+def steps(total: int) -> Iterator[Callable[[str], None]]:
+    """Shows which step of long work is under way: in a bar on a terminal, elsewhere in a line for each on stderr.
+    What it yields takes the name of the step that begins."""
+    done = -1
+    if not is_shown():
+        yield lambda name: print(f"{name} …", file=sys.stderr, flush=True)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description:10}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+
+        def begin(name: str) -> None:
+            nonlocal done
+            done += 1
+            bar.update(task, description=name, completed=done)
+
+        yield begin

@@ -1,0 +1,1 @@
+"""The report: one HTML page from the summary frames of the jobs."""
