@@ -417,7 +417,8 @@ def the_beginning_is_truncated(told: Told) -> None:
 
 @plant
 def a_gap_in_a_stream_of_a_truncated_log(told: Told) -> None:
-    """Where the log begins at 2, a.1.2 becomes a.1.9 everywhere, which needs a.1.8; and so a.1.3 lacks a.1.2."""
+    """The log begins at 2, with c.1.1, and has c.1.9 after it instead of a.1.2: c.1.8 cannot be before its
+    beginning."""
     the_beginning_is_truncated(told)
     for row in told.logs:
         row["id"] = "c.1.9" if row["id"] == "a.1.2" else row["id"]
