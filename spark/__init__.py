@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from spark.analysis import JOBS, Analysis, Request, analyze, steps_of
 from spark.audit import Verdict
-from spark.session import LOCAL, SparkUnavailable, open_session
+from spark.session import LOCAL, SparkUnavailable, is_little, open_session
 from spark.sources import SourceError
 from spark.streaming import CheckpointError, as_json, as_text, follow
 
@@ -24,6 +24,7 @@ __all__ = [
     "as_json",
     "as_text",
     "follow",
+    "is_little",
     "open_session",
     "steps_of",
 ]

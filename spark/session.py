@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,21 +39,26 @@ _FOR_LITTLE = {
     "spark.sql.shuffle.partitions": "2",
 }
 
+_JVM_FOR_LITTLE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A JVM that lives for a minute spends half of its time on optimising code, and gains nothing by it."""
+
 
 class SparkUnavailable(Exception):
     """Something that Spark needs is not installed; the text says what to do."""
 
 
-def open_session(master: str = LOCAL, conf: Mapping[str, str] | None = None, app: str = "corelkv") -> SparkSession:
-    """Returns a session; one that is there already, if there is. `conf` overrides what is set here. Raises
-    `SparkUnavailable`."""
+def open_session(
+    master: str = LOCAL, conf: Mapping[str, str] | None = None, app: str = "corelkv", is_for_little: bool = False
+) -> SparkSession:
+    """Returns a session; one that is there already, if there is. `conf` overrides what is set here.
+    `is_for_little` says that there is little to read (`is_little`). Raises `SparkUnavailable`."""
     try:
         from pyspark.sql import SparkSession
     except ImportError:
         raise SparkUnavailable("PySpark is not installed: pip install 'corelkv[spark]'") from None
     _check_java()
     builder = SparkSession.builder.master(master).appName(app)
-    for name, value in settings(master, conf or {}).items():
+    for name, value in settings(master, conf or {}, is_for_little).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
@@ -65,11 +70,37 @@ def fit(spark: SparkSession, input_bytes: int) -> None:
             spark.conf.set(name, value)
 
 
-def settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
+def is_little(directories: Iterable[str]) -> bool:
+    """Returns whether directories hold at most `SMALL_BYTES`, as far as that can be told without Spark: what is
+    not on a local disk counts as much."""
+    total = 0
+    for directory in directories:
+        path = directory.removeprefix("file://")
+        if "://" in path:
+            return False
+        for folder, _, names in os.walk(path):
+            for name in names:
+                total += _size(Path(folder, name))
+                if total > SMALL_BYTES:
+                    return False
+    return True
+
+
+def settings(master: str, conf: Mapping[str, str], is_for_little: bool = False) -> dict[str, str]:
     """Returns the configuration of a session. What only suits one machine is left out for a cluster's master."""
-    quiet = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_log_settings().as_uri()}"}
-    here = _ON_THIS_MACHINE if master.startswith("local") else {}
-    return {**_ALWAYS, **quiet, **here, **conf}
+    is_here = master.startswith("local")
+    options = f"-Dlog4j2.configurationFile={_log_settings().as_uri()}"
+    if is_here and is_for_little:
+        options = f"{options} {_JVM_FOR_LITTLE}"
+    here = _ON_THIS_MACHINE if is_here else {}
+    return {**_ALWAYS, "spark.driver.extraJavaOptions": options, **here, **conf}
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:  # a node has removed it since
+        return 0
 
 
 def _log_settings() -> Path:

@@ -39,11 +39,21 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _report(options: argparse.Namespace, conf: dict[str, str]) -> int:
-    from spark import JOBS, Request, SourceError, SparkUnavailable, Verdict, analyze, open_session, steps_of
+    from spark import (
+        JOBS,
+        Request,
+        SourceError,
+        SparkUnavailable,
+        Verdict,
+        analyze,
+        is_little,
+        open_session,
+        steps_of,
+    )
 
     jobs = [job for job in JOBS if not options.only or job in options.only]
     try:
-        session = open_session(options.master, conf, "corelkv analyze")
+        session = open_session(options.master, conf, "corelkv analyze", is_little(options.directories))
     except SparkUnavailable as error:
         return fail(error, Exit.FAILED)
     try:

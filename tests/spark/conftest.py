@@ -28,7 +28,7 @@ CONF = {
 
 @pytest.fixture(scope="session")
 def spark_session() -> Iterator[SparkSession]:
-    session = open_session("local[2]", CONF, "tests")
+    session = open_session("local[2]", CONF, "tests", is_for_little=True)
     yield session
     session.stop()
 

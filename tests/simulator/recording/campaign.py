@@ -53,7 +53,7 @@ def _run(campaign: Campaign, directory: Path) -> int:
     from spark.session import open_session
 
     recorded = list(record_all(campaign, directory))
-    session = open_session("local[2]", SETTINGS, "audit of simulated runs")
+    session = open_session("local[2]", SETTINGS, "audit of simulated runs", is_for_little=True)
     try:
         comparisons = compare(recorded, convictions(session, directory))
     finally:
