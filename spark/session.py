@@ -32,12 +32,13 @@ _ON_THIS_MACHINE = {
 SMALL_BYTES = 64 * 1_048_576
 """Up to this size it takes longer to compile code for a plan than to interpret the plan."""
 
-_FOR_LITTLE = {
+FOR_LITTLE = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
 }
+"""What a session has if there is little to read."""
 
 _JVM_FOR_LITTLE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A JVM that lives for a minute spends half of its time on optimising code, and gains nothing by it."""
@@ -66,7 +67,7 @@ def open_session(
 def fit(spark: SparkSession, input_bytes: int) -> None:
     """Has a session interpret its plans, in few tasks, if there is little to read."""
     if input_bytes <= SMALL_BYTES:
-        for name, value in _FOR_LITTLE.items():
+        for name, value in FOR_LITTLE.items():
             spark.conf.set(name, value)
 
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from string import ascii_lowercase
 from typing import Any
 
-from kvstore.cli import commands, feeds
+from kvstore.cli import commands, feeds, parsing
 from kvstore.cli.cluster import ClusterOptions, run_cluster
 from kvstore.cli.cluster_file import NODES, ClusterError
 from kvstore.cli.commands import DEFAULT_URL
+from kvstore.cli.file_commands import add_file_commands
 from kvstore.cli.output import EXITS, Exit, UsageError, fail
+from kvstore.cli.parsing import add_command
 from kvstore.cli.status import status as show_status
 from kvstore.client import CorelError, Unreachable
 
@@ -61,48 +61,26 @@ a tour:
 def make_parser(with_settings: bool = True) -> argparse.ArgumentParser:
     """Returns the parser of all commands. `with_settings` adds the flags of `serve`, which come from the node's
     code: client commands start twice as fast without importing it."""
-    parser = _Parser(prog="corelkv", description=_DESCRIPTION, epilog=f"{_TOUR}\n{_exit_help()}")
+    parser = parsing.Parser(prog="corelkv", description=_DESCRIPTION, epilog=f"{_TOUR}\n{_exit_help()}")
     subparsers = parser.add_subparsers(
-        dest="command", required=True, title="commands", metavar="COMMAND", parser_class=_Parser
+        dest="command", required=True, title="commands", metavar="COMMAND", parser_class=parsing.Parser
     )
     _add_cluster(subparsers)
     _add_serve(subparsers, with_settings)
     _add_keys(subparsers)
     _add_feeds(subparsers)
     _add_inspection(subparsers)
-    _add_verify(subparsers)
-    _add_export(subparsers)
-    _add_analyze(subparsers)
+    add_file_commands(subparsers)
     _add_chaos(subparsers)
     return parser
-
-
-class _Parser(argparse.ArgumentParser):
-    """Prints examples as they are written, and accepts no abbreviated flags: adding a flag could change the
-    meaning of `--no-re`."""
-
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(formatter_class=_Formatter, allow_abbrev=False, **arguments)
-
-
-class _Formatter(argparse.RawDescriptionHelpFormatter):
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=28, width=115)
 
 
 def _exit_help() -> str:
     return "exit status:\n" + "\n".join(f"  {status.value:<4} {meaning}" for status, meaning in EXITS.items())
 
 
-def _add(subparsers: Any, name: str, run: Callable[[argparse.Namespace], int], help: str, examples: str) -> Any:
-    text = "examples:\n" + "\n".join(f"  corelkv {name} {line}".rstrip() for line in examples.splitlines())
-    parser = subparsers.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.", epilog=text)
-    parser.set_defaults(run=run)
-    return parser
-
-
 def _add_cluster(subparsers: Any) -> None:
-    cluster = _add(
+    cluster = add_command(
         subparsers,
         "cluster",
         _cluster,
@@ -110,12 +88,16 @@ def _add_cluster(subparsers: Any) -> None:
         "\n--nodes 5\n--data ./data          # goes on there the next time\n--http-port 9001 --port 7500",
     )
     cluster.add_argument(
-        "--nodes", type=_node_count, metavar="N", help=f"how many (default: {NODES}, or as in --data)"
+        "--nodes", type=parsing.node_count, metavar="N", help=f"how many (default: {NODES}, or as in --data)"
     )
     cluster.add_argument(
-        "--http-port", type=_port, default=8001, metavar="PORT", help="of the first node; the others follow (8001)"
+        "--http-port",
+        type=parsing.port,
+        default=8001,
+        metavar="PORT",
+        help="of the first node; the others follow (8001)",
     )
-    cluster.add_argument("--port", type=_port, default=7400, help="UDP broadcast port of all (7400)")
+    cluster.add_argument("--port", type=parsing.port, default=7400, help="UDP broadcast port of all (7400)")
     cluster.add_argument(
         "--data",
         type=Path,
@@ -135,7 +117,7 @@ def _add_cluster(subparsers: Any) -> None:
 
 
 def _add_serve(subparsers: Any, with_settings: bool) -> None:
-    serve = _add(
+    serve = add_command(
         subparsers,
         "serve",
         _serve,
@@ -155,7 +137,7 @@ def _add_serve(subparsers: Any, with_settings: bool) -> None:
 
 
 def _add_keys(subparsers: Any) -> None:
-    put = _add(
+    put = add_command(
         subparsers,
         "put",
         commands.put,
@@ -169,7 +151,7 @@ def _add_keys(subparsers: Any) -> None:
     put.add_argument("value", nargs="?", help="the value; - reads it from stdin")
     put.add_argument("--file", type=Path, metavar="F", help="the value is this file's content")
     put.add_argument("--content-type", metavar="TYPE", help="kept with the value (default: guessed)")
-    get = _add(
+    get = add_command(
         subparsers,
         "get",
         commands.get,
@@ -178,13 +160,15 @@ def _add_keys(subparsers: Any) -> None:
     )
     get.add_argument("key")
     _add_read(get)
-    get.add_argument("--min-revision", type=_number, metavar="N", help="wait until the node has this revision")
-    get.add_argument("--revision", type=_number, metavar="N", help="the value as it was at this revision")
     get.add_argument(
-        "--wait-revision", type=_number, metavar="N", help="wait until it changed after this revision"
+        "--min-revision", type=parsing.number, metavar="N", help="wait until the node has this revision"
+    )
+    get.add_argument("--revision", type=parsing.number, metavar="N", help="the value as it was at this revision")
+    get.add_argument(
+        "--wait-revision", type=parsing.number, metavar="N", help="wait until it changed after this revision"
     )
     get.add_argument("--output", type=Path, metavar="F", help="write the value to this file")
-    delete = _add(subparsers, "delete", commands.delete, "remove a key", "greeting\ngreeting --if-match 17")
+    delete = add_command(subparsers, "delete", commands.delete, "remove a key", "greeting\ngreeting --if-match 17")
     delete.add_argument("key")
     for parser in (put, delete):
         parser.add_argument(
@@ -207,7 +191,7 @@ def _add_keys(subparsers: Any) -> None:
 
 
 def _add_feeds(subparsers: Any) -> None:
-    list_ = _add(
+    list_ = add_command(
         subparsers,
         "list",
         feeds.list_keys,
@@ -218,12 +202,12 @@ def _add_feeds(subparsers: Any) -> None:
     list_.add_argument("--start", metavar="KEY", help="the first key of a range")
     list_.add_argument("--end", metavar="KEY", help="the key before which it ends")
     list_.add_argument("--reverse", action="store_true", help="from the last key to the first")
-    list_.add_argument("--limit", type=_number, metavar="N", help="how many at most (default: all)")
+    list_.add_argument("--limit", type=parsing.number, metavar="N", help="how many at most (default: all)")
     list_.add_argument("--keys-only", action="store_true", help="without values")
     list_.add_argument("--count", action="store_true", help="only how many there are")
-    list_.add_argument("--revision", type=_number, metavar="N", help="as it was at this revision")
+    list_.add_argument("--revision", type=parsing.number, metavar="N", help="as it was at this revision")
     _add_read(list_)
-    watch = _add(
+    watch = add_command(
         subparsers,
         "watch",
         feeds.watch,
@@ -234,17 +218,19 @@ def _add_feeds(subparsers: Any) -> None:
     watch.add_argument("prefix", nargs="*", help="only keys that begin with one of these")
     watch.add_argument("--key", help="only this key")
     watch.add_argument(
-        "--from", dest="first", type=_number, metavar="N", help="the first revision (default: the next)"
+        "--from", dest="first", type=parsing.number, metavar="N", help="the first revision (default: the next)"
     )
     watch.add_argument("--prev", action="store_true", help="show what each change replaced")
-    watch.add_argument("--count", type=_number, metavar="N", help="end after so many events (default: never)")
+    watch.add_argument(
+        "--count", type=parsing.number, metavar="N", help="end after so many events (default: never)"
+    )
     watch.add_argument("--tentative", action="store_true", help="show writes that are not final yet, too")
-    history = _add(
+    history = add_command(
         subparsers, "history", feeds.history, "show the kept revisions of a key, newest first", "greeting"
     )
     history.add_argument("key")
-    history.add_argument("--limit", type=_number, metavar="N", help="how many at most (default: all)")
-    conflicts = _add(
+    history.add_argument("--limit", type=parsing.number, metavar="N", help="how many at most (default: all)")
+    conflicts = add_command(
         subparsers,
         "conflicts",
         feeds.conflicts,
@@ -252,8 +238,8 @@ def _add_feeds(subparsers: Any) -> None:
         "\nusers/\n--preview             # what would become of writes that are not final yet",
     )
     conflicts.add_argument("prefix", nargs="?", help="only keys that begin with this")
-    conflicts.add_argument("--from", dest="first", type=_number, metavar="N", help="the first revision")
-    conflicts.add_argument("--limit", type=_number, metavar="N", help="how many at most (default: all)")
+    conflicts.add_argument("--from", dest="first", type=parsing.number, metavar="N", help="the first revision")
+    conflicts.add_argument("--limit", type=parsing.number, metavar="N", help="how many at most (default: all)")
     conflicts.add_argument(
         "--preview", action="store_true", help="of writes that are not final yet, if merged now"
     )
@@ -262,7 +248,7 @@ def _add_feeds(subparsers: Any) -> None:
 
 
 def _add_inspection(subparsers: Any) -> None:
-    status = _add(
+    status = add_command(
         subparsers,
         "status",
         show_status,
@@ -271,18 +257,20 @@ def _add_inspection(subparsers: Any) -> None:
     )
     status.add_argument("--watch", action="store_true", help="go on, until Ctrl-C")
     status.add_argument(
-        "--interval", type=_seconds, metavar="S", help="with --watch: ask every S seconds (default 0.5)"
+        "--interval", type=parsing.seconds, metavar="S", help="with --watch: ask every S seconds (default 0.5)"
     )
-    log = _add(
+    log = add_command(
         subparsers,
         "log",
         commands.log,
         "show the messages of a node's log in their order",
         "\n--from 100 --limit 20",
     )
-    log.add_argument("--from", dest="first", type=_number, metavar="N", help="position of the first (default 0)")
-    log.add_argument("--limit", type=_number, metavar="N", help="how many at most (default 100)")
-    write = _add(
+    log.add_argument(
+        "--from", dest="first", type=parsing.number, metavar="N", help="position of the first (default 0)"
+    )
+    log.add_argument("--limit", type=parsing.number, metavar="N", help="how many at most (default 100)")
+    write = add_command(
         subparsers,
         "write",
         commands.write,
@@ -296,100 +284,8 @@ def _add_inspection(subparsers: Any) -> None:
         _add_client(parser)
 
 
-def _add_verify(subparsers: Any) -> None:
-    verify = _add(
-        subparsers,
-        "verify",
-        _verify,
-        "read everything in a node's data directory, and say whether it is damaged",
-        "/var/lib/corelkv",
-    )
-    verify.add_argument("directory", type=Path, help="what the node has as --data; the node may run meanwhile")
-
-
-def _verify(options: argparse.Namespace) -> int:
-    from kvstore.cli.verify import verify_directory  # which needs LMDB, and clients do not
-
-    return verify_directory(options.directory)
-
-
-def _add_export(subparsers: Any) -> None:
-    export = _add(
-        subparsers,
-        "export",
-        _export,
-        "write the logs of nodes, which may be running, as Parquet files for Spark",
-        "/var/lib/corelkv --out ./logs\n"
-        "data/a data/b data/c --out ./logs        # the nodes of `corelkv cluster --data data`\n"
-        "data/a --out ./logs --no-bodies          # without the values of keys",
-    )
-    export.add_argument("data", nargs="+", type=Path, help="what a node has as --data; the node may run meanwhile")
-    export.add_argument(
-        "--out",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="where to write; a directory of an earlier export gets what is new, also one that was interrupted",
-    )
-    export.add_argument(
-        "--bodies",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="write whole messages, with the values of keys (default: on)",
-    )
-    export.add_argument("--json", action="store_true", help="print JSON, for programs")
-
-
-ANALYSES = ("audit", "latency", "partitions", "network", "workload")
-"""The jobs of `spark.JOBS`, which are not imported to print `--help`."""
-
-
-def _add_analyze(subparsers: Any) -> None:
-    analyze = _add(
-        subparsers,
-        "analyze",
-        _analyze,
-        "prove from journals and exported logs that the replicas agreed, and say where time went",
-        "/var/lib/corelkv exported --out report\n"
-        "data exported --out report --only audit\n"
-        "hdfs:///logs --out hdfs:///reports/today --master spark://host:7077\n"
-        "data exported --out report2 --previous report     # the order of report must continue in report2\n"
-        "data --follow --checkpoint place     # journals as they grow, until Ctrl-C",
-    )
-    analyze.add_argument(
-        "directories",
-        nargs="+",
-        metavar="DIR",
-        help="journals, exports and load tests' records are found below it",
-    )
-    analyze.add_argument("--out", metavar="REPORT", help="the directory that is written")
-    analyze.add_argument("--only", action="append", choices=ANALYSES, help="only this job (repeatable)")
-    analyze.add_argument("--previous", metavar="REPORT", help="an earlier report, whose digests must be continued")
-    analyze.add_argument("--follow", action="store_true", help="tell of journals as they grow, until Ctrl-C")
-    analyze.add_argument("--checkpoint", metavar="DIR", help="with --follow: where it goes on the next time")
-    analyze.add_argument(
-        "--for", dest="seconds", type=float, metavar="S", help="with --follow: end after S seconds"
-    )
-    analyze.add_argument("--once", action="store_true", help="with --follow: end when what is there was read")
-    analyze.add_argument("--master", default="local[*]", help="Spark's master (default: this machine)")
-    analyze.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
-    analyze.add_argument("--json", action="store_true", help="print JSON, for programs")
-
-
-def _analyze(options: argparse.Namespace) -> int:
-    from kvstore.cli.analyze import analyze  # which needs Spark, and nothing else does
-
-    return analyze(options)
-
-
-def _export(options: argparse.Namespace) -> int:
-    from kvstore.cli.export import export  # which needs LMDB, and clients do not
-
-    return export(options.data, options.out, options.bodies, options.json)
-
-
 def _add_chaos(subparsers: Any) -> None:
-    partition = _add(
+    partition = add_command(
         subparsers,
         "partition",
         commands.partition,
@@ -397,8 +293,8 @@ def _add_chaos(subparsers: Any) -> None:
         '"a,b|c"\n"a|b|c"',
     )
     partition.add_argument("sides", help="all nodes: , between those who hear each other, | between sides")
-    heal = _add(subparsers, "heal", commands.heal, "end all partitions and other disturbances", "")
-    replay = _add(
+    heal = add_command(subparsers, "heal", commands.heal, "end all partitions and other disturbances", "")
+    replay = add_command(
         subparsers,
         "replay",
         _replay,
@@ -406,7 +302,7 @@ def _add_chaos(subparsers: Any) -> None:
         "script.json\nscript.json --speed 2",
     )
     replay.add_argument("file", type=Path, help="as the console exported it")
-    replay.add_argument("--speed", type=_speed, default=1.0, metavar="X", help="times as fast (default 1)")
+    replay.add_argument("--speed", type=parsing.speed, default=1.0, metavar="X", help="times as fast (default 1)")
     _add_client(replay)
     for parser in (partition, heal):
         parser.add_argument("--no-wait", action="store_true", help="do not wait until the nodes have noticed")
@@ -429,7 +325,7 @@ def _add_read(parser: argparse.ArgumentParser) -> None:
 
 def _add_timeout(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--timeout-ms", type=_number, metavar="N", help="how long the node may take (default 5000)"
+        "--timeout-ms", type=parsing.number, metavar="N", help="how long the node may take (default 5000)"
     )
 
 
@@ -442,42 +338,6 @@ def _add_client(parser: argparse.ArgumentParser) -> None:
         f"(default: CORELKV_URL, or {DEFAULT_URL})",
     )
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
-
-
-def _number(text: str) -> int:
-    if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    return _between(text, 0.05, 3_600.0, " seconds")
-
-
-def _speed(text: str) -> float:
-    return _between(text, 0.01, 100.0)
-
-
-def _between(text: str, least: float, most: float, unit: str = "") -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not least <= number <= most:
-        raise argparse.ArgumentTypeError(f"between {least:g} and {most:g}{unit}, not {text}")
-    return number
-
-
-def _port(text: str) -> int:
-    if not text.isdigit() or not 0 < int(text) < 65_536:
-        raise argparse.ArgumentTypeError(f"a port is between 1 and 65535, not {text}")
-    return int(text)
-
-
-def _node_count(text: str) -> int:
-    if not text.isdigit() or not 1 <= int(text) <= len(ascii_lowercase):
-        raise argparse.ArgumentTypeError(f"between 1 and {len(ascii_lowercase)}, not {text}")
-    return int(text)
 
 
 # Nodes

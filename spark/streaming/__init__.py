@@ -15,10 +15,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark.streaming.checkpoint import Checkpoint, CheckpointError
 from spark.streaming.follower import Follower, Told, open_checkpoint
 from spark.streaming.picture import Alert
-from spark.streaming.source import FILES_PER_BATCH, journal_stream
+from spark.streaming.source import journal_stream
 from spark.streaming.terminal import as_json, as_text
 
-__all__ = ["FILES_PER_BATCH", "Alert", "CheckpointError", "Told", "as_json", "as_text", "follow"]
+__all__ = ["Alert", "CheckpointError", "Told", "as_json", "as_text", "follow"]
 
 POLL_S = 1
 TRIGGER_S = 5
@@ -31,13 +31,12 @@ def follow(
     tell: Callable[[Told], None],
     is_once: bool = False,
     seconds: float | None = None,
-    files_per_batch: int = FILES_PER_BATCH,
 ) -> None:
     """Follows the journals below these directories, and calls `tell` after each batch. Returns when it has handled
     what is there (`is_once`), after so many seconds, or when it is interrupted; the next call with the same
     checkpoint goes on from there. Raises `CheckpointError`, and what Spark raises."""
     kept = open_checkpoint(spark, checkpoint, directories)
-    stream = journal_stream(spark, directories, files_per_batch)
+    stream = journal_stream(spark, directories)
     follower = Follower(kept, tell)
     query = _started(stream, kept, follower, is_once)
     ends_at = time.monotonic() + seconds if seconds is not None else None

@@ -21,20 +21,20 @@ FILE_AGE_MAX = "30d"
 file that appears later than that, because its node was down, is not read."""
 
 
-def journal_stream(spark: SparkSession, directories: Sequence[str], files_per_batch: int) -> DataFrame:
+def journal_stream(spark: SparkSession, directories: Sequence[str]) -> DataFrame:
     """The lines of the journals below these directories, with `file` and `of_cluster`, as `records_of` takes
     them."""
-    return reduce(DataFrame.unionByName, [_below(spark, directory, files_per_batch) for directory in directories])
+    return reduce(DataFrame.unionByName, [_below(spark, directory) for directory in directories])
 
 
-def _below(spark: SparkSession, directory: str, files_per_batch: int) -> DataFrame:
+def _below(spark: SparkSession, directory: str) -> DataFrame:
     reader = (
         spark.readStream.schema(JOURNAL_LINES.ddl)
         .option("mode", "PERMISSIVE")
         .option("columnNameOfCorruptRecord", CORRUPT)
         .option("pathGlobFilter", "journal-*.jsonl")
         .option("recursiveFileLookup", "true")
-        .option("maxFilesPerTrigger", files_per_batch)
+        .option("maxFilesPerTrigger", FILES_PER_BATCH)
         .option("maxFileAge", FILE_AGE_MAX)
         .option("ignoreMissingFiles", "true")
     )

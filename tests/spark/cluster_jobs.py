@@ -1,7 +1,8 @@
 """The jobs as a program of their own, because a process has one session of Spark, and the tests' is a local one.
 
 `python -m tests.spark.cluster_jobs MASTER LOGS WORK` prints what the audit and the latencies are, as one JSON
-object. Before each job it prints a line, so that whoever started it can do harm in the middle."""
+object, for each line that it reads. Before each job it prints a line, so that whoever started it can do harm in
+the middle."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from spark.clocks import clocks
 from spark.events import answers, message_events
 from spark.latency import latency
 from spark.reading import read
-from spark.session import open_session
+from spark.session import FOR_LITTLE, open_session
+from tests.spark.standalone import SHORT_LIVED
 
 CONF = {
     "spark.ui.enabled": "false",
@@ -25,12 +27,11 @@ CONF = {
     "spark.driver.memory": "768m",
     "spark.executor.memory": "640m",
     "spark.executor.cores": "1",
-    "spark.sql.shuffle.partitions": "4",
-    "spark.default.parallelism": "4",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.default.parallelism": "2",
+    "spark.driver.defaultJavaOptions": SHORT_LIVED,
+    "spark.executor.defaultJavaOptions": SHORT_LIVED,
+    **FOR_LITTLE,
 }
-"""The plans of these small logs take longer to compile than to interpret."""
 
 
 def results(spark: SparkSession, logs: str, work: str) -> dict[str, Any]:
@@ -61,7 +62,8 @@ def _rounded(row: dict[str, Any]) -> dict[str, Any]:
 def main(master: str, logs: str, work: str) -> None:
     spark = open_session(master, CONF, "corelkv tests")
     try:
-        print(json.dumps(results(spark, logs, work)), flush=True)
+        for number, _ in enumerate(sys.stdin):
+            print(json.dumps(results(spark, logs, f"{work}/work-{number}")), flush=True)
     finally:
         spark.stop()
 

@@ -17,7 +17,11 @@ import pyspark
 START_S = 120.0
 """On a machine with much else to do a process takes its time to start."""
 
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options for Java: within a minute or two the optimising compiler takes more time than it saves."""
+
 _HOME = Path(pyspark.__file__).parent
+_RUNNING, _FINISHED = ": Running task ", ": Finished task "
 
 
 class Standalone:
@@ -65,16 +69,15 @@ class Standalone:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
-    def executors(self, name: str) -> int:
-        """How many executors a worker has started."""
-        return len(re.findall(r"Launching executor|Asked to launch executor", self._log(name)))
+    def tasks(self, name: str) -> int:
+        """How many tasks the executors of a worker have finished."""
+        return sum(log.count(_FINISHED) for log in self._executor_logs(name))
 
     def wait_for_task(self, name: str) -> None:
         """Waits until an executor of the worker is in the middle of a task."""
 
         def is_busy() -> bool:
-            logs = [file.read_text(errors="replace") for file in (self._directory / name).glob("*/*/stderr")]
-            return any(log.count(": Running task ") > log.count(": Finished task ") for log in logs)
+            return any(log.count(_RUNNING) > log.count(_FINISHED) for log in self._executor_logs(name))
 
         wait_until(is_busy, f"{name} to run a task")
 
@@ -85,6 +88,7 @@ class Standalone:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_NO_DAEMONIZE": "1",
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED,
             "PYSPARK_PYTHON": sys.executable,
         }
         command = [str(_HOME / "bin" / "spark-class"), main, "--host", "127.0.0.1", *options]
@@ -103,6 +107,9 @@ class Standalone:
 
         wait_until(is_there, f"{name} to say {pattern}")
         return found[0]
+
+    def _executor_logs(self, name: str) -> list[str]:
+        return [file.read_text(errors="replace") for file in (self._directory / name).glob("*/*/stderr")]
 
     def _log(self, name: str) -> str:
         return (self._directory / f"{name}.log").read_text(errors="replace")

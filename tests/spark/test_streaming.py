@@ -66,8 +66,8 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes]) ->
 
 def follower(directory: Path, checkpoint: Path) -> subprocess.Popen[bytes]:
     conf = ["--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.driver.memory=768m"]
-    options = ["--checkpoint", str(checkpoint), "--files-per-batch", "6", "--master", "local[2]", "--json", *conf]
-    command = [sys.executable, "-m", "spark", "follow", str(directory), *options]
+    options = ["--follow", "--checkpoint", str(checkpoint), "--master", "local[2]", "--json", *conf]
+    command = [sys.executable, "-m", "kvstore", "analyze", str(directory), *options]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
 
 
@@ -76,7 +76,7 @@ def test_a_follower_that_is_killed_tells_nothing_twice_and_misses_nothing(
     spark_session: SparkSession, clean_logs: Path, tmp_path: Path
 ) -> None:
     data, checkpoint = tmp_path / "data", tmp_path / "checkpoint"
-    files = [(node, *piece) for node in SHAPE.names for piece in pieces(clean_logs, node, 60)]
+    files = [(node, *piece) for node in SHAPE.names for piece in pieces(clean_logs, node, 10)]
     files.sort(key=lambda one: one[1])
     half = len(files) // 2
     for node, name, content in files[:half]:
@@ -91,7 +91,7 @@ def test_a_follower_that_is_killed_tells_nothing_twice_and_misses_nothing(
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    follow(spark_session, [str(data)], str(checkpoint), lambda _: None, is_once=True, files_per_batch=6)
+    follow(spark_session, [str(data)], str(checkpoint), lambda _: None, is_once=True)
 
     nodes = told(checkpoint, "nodes")
     for node in SHAPE.names:

@@ -10,7 +10,7 @@ import pytest
 
 import spark
 from kvstore.cli import main
-from kvstore.cli.main import ANALYSES
+from kvstore.cli.file_commands import ANALYSES
 from kvstore.cli.output import Exit
 
 

@@ -1,0 +1,106 @@
+"""The commands that read the files of nodes, rather than ask nodes: `verify`, `export` and `analyze`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from kvstore.cli.parsing import add_command
+
+ANALYSES = ("audit", "latency", "partitions", "network", "workload")
+"""The jobs of `spark.JOBS`, which are not imported to print `--help`."""
+
+
+def add_file_commands(subparsers: Any) -> None:
+    _add_verify(subparsers)
+    _add_export(subparsers)
+    _add_analyze(subparsers)
+
+
+def _add_verify(subparsers: Any) -> None:
+    verify = add_command(
+        subparsers,
+        "verify",
+        _verify,
+        "read everything in a node's data directory, and say whether it is damaged",
+        "/var/lib/corelkv",
+    )
+    verify.add_argument("directory", type=Path, help="what the node has as --data; the node may run meanwhile")
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from kvstore.cli.verify import verify_directory  # which needs LMDB, and clients do not
+
+    return verify_directory(options.directory)
+
+
+def _add_export(subparsers: Any) -> None:
+    export = add_command(
+        subparsers,
+        "export",
+        _export,
+        "write the logs of nodes, which may be running, as Parquet files for Spark",
+        "/var/lib/corelkv --out ./logs\n"
+        "data/a data/b data/c --out ./logs        # the nodes of `corelkv cluster --data data`\n"
+        "data/a --out ./logs --no-bodies          # without the values of keys",
+    )
+    export.add_argument("data", nargs="+", type=Path, help="what a node has as --data; the node may run meanwhile")
+    export.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="where to write; a directory of an earlier export gets what is new, also one that was interrupted",
+    )
+    export.add_argument(
+        "--bodies",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="write whole messages, with the values of keys (default: on)",
+    )
+    export.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def _export(options: argparse.Namespace) -> int:
+    from kvstore.cli.export import export  # which needs LMDB, and clients do not
+
+    return export(options.data, options.out, options.bodies, options.json)
+
+
+def _add_analyze(subparsers: Any) -> None:
+    analyze = add_command(
+        subparsers,
+        "analyze",
+        _analyze,
+        "prove from journals and exported logs that the replicas agreed, and say where time went",
+        "/var/lib/corelkv exported --out report\n"
+        "data exported --out report --only audit\n"
+        "hdfs:///logs --out hdfs:///reports/today --master spark://host:7077\n"
+        "data exported --out report2 --previous report     # the order of report must continue in report2\n"
+        "data --follow --checkpoint place     # journals as they grow, until Ctrl-C",
+    )
+    analyze.add_argument(
+        "directories",
+        nargs="+",
+        metavar="DIR",
+        help="journals, exports and load tests' records are found below it",
+    )
+    analyze.add_argument("--out", metavar="REPORT", help="the directory that is written")
+    analyze.add_argument("--only", action="append", choices=ANALYSES, help="only this job (repeatable)")
+    analyze.add_argument("--previous", metavar="REPORT", help="an earlier report, whose digests must be continued")
+    analyze.add_argument("--follow", action="store_true", help="tell of journals as they grow, until Ctrl-C")
+    analyze.add_argument("--checkpoint", metavar="DIR", help="with --follow: where it goes on the next time")
+    analyze.add_argument(
+        "--for", dest="seconds", type=float, metavar="S", help="with --follow: end after S seconds"
+    )
+    analyze.add_argument("--once", action="store_true", help="with --follow: end when what is there was read")
+    analyze.add_argument("--master", default="local[*]", help="Spark's master (default: this machine)")
+    analyze.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
+    analyze.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def _analyze(options: argparse.Namespace) -> int:
+    from kvstore.cli.analyze import analyze  # which needs Spark, and nothing else does
+
+    return analyze(options)
