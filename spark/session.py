@@ -40,7 +40,7 @@ FOR_LITTLE = {
 }
 """What a session has if there is little to read."""
 
-_JVM_FOR_LITTLE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+JVM_FOR_LITTLE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A JVM that lives for a minute spends half of its time on optimising code, and gains nothing by it."""
 
 
@@ -92,7 +92,7 @@ def settings(master: str, conf: Mapping[str, str], is_for_little: bool = False) 
     is_here = master.startswith("local")
     options = f"-Dlog4j2.configurationFile={_log_settings().as_uri()}"
     if is_here and is_for_little:
-        options = f"{options} {_JVM_FOR_LITTLE}"
+        options = f"{options} {JVM_FOR_LITTLE}"
     here = _ON_THIS_MACHINE if is_here else {}
     return {**_ALWAYS, "spark.driver.extraJavaOptions": options, **here, **conf}
 

@@ -17,8 +17,7 @@ from spark.clocks import clocks
 from spark.events import answers, message_events
 from spark.latency import latency
 from spark.reading import read
-from spark.session import FOR_LITTLE, open_session
-from tests.spark.standalone import SHORT_LIVED
+from spark.session import FOR_LITTLE, JVM_FOR_LITTLE, open_session
 
 CONF = {
     "spark.ui.enabled": "false",
@@ -28,8 +27,8 @@ CONF = {
     "spark.executor.memory": "640m",
     "spark.executor.cores": "1",
     "spark.default.parallelism": "2",
-    "spark.driver.defaultJavaOptions": SHORT_LIVED,
-    "spark.executor.defaultJavaOptions": SHORT_LIVED,
+    "spark.driver.defaultJavaOptions": JVM_FOR_LITTLE,
+    "spark.executor.defaultJavaOptions": JVM_FOR_LITTLE,
     **FOR_LITTLE,
 }
 

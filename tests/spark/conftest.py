@@ -9,19 +9,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark.generator import generate
-from spark.session import open_session
+from spark.session import FOR_LITTLE, open_session
 from tests.spark.generated import SHAPE
 
 CONF = {
-    "spark.sql.shuffle.partitions": "2",
+    **FOR_LITTLE,
     "spark.default.parallelism": "2",
-    "spark.sql.adaptive.enabled": "false",
     "spark.driver.memory": "1g",
     "spark.sql.ui.retainedExecutions": "1",
     "spark.ui.retainedStages": "1",
     "spark.ui.retainedJobs": "1",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.warehouse.dir": "/nonexistent",
 }
 

@@ -14,11 +14,10 @@ from types import TracebackType
 
 import pyspark
 
+from spark.session import JVM_FOR_LITTLE
+
 START_S = 120.0
 """On a machine with much else to do a process takes its time to start."""
-
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options for Java: within a minute or two the optimising compiler takes more time than it saves."""
 
 _HOME = Path(pyspark.__file__).parent
 _RUNNING, _FINISHED = ": Running task ", ": Finished task "
@@ -88,7 +87,7 @@ class Standalone:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_NO_DAEMONIZE": "1",
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED,
+            "SPARK_DAEMON_JAVA_OPTS": JVM_FOR_LITTLE,
             "PYSPARK_PYTHON": sys.executable,
         }
         command = [str(_HOME / "bin" / "spark-class"), main, "--host", "127.0.0.1", *options]
