@@ -89,10 +89,16 @@ def kept_promises(promises: DataFrame, placed: DataFrame) -> DataFrame:
     return joined.withColumn("actual", actual)
 
 
-def broken_promises(kept: DataFrame) -> DataFrame:
-    """Returns VIOLATIONS: writes that became something else than was told."""
-    final = kept.where("decided is not null and outcome <> 'pending'")
-    wrong = final.where(~_is_as_told())
+def open_promises(kept: DataFrame) -> DataFrame:
+    """Returns the rows of `kept_promises` that remain to be judged, which are few: those without a place, and
+    those of writes that were told to be decided and are not known to be as was told."""
+    is_open = F.col("decided").isNull() | ~_is_as_told()
+    return kept.where(F.col("position").isNull() | ((F.col("outcome") != "pending") & is_open))
+
+
+def broken_promises(promises: DataFrame) -> DataFrame:
+    """Returns VIOLATIONS of `open_promises`: writes that became something else than was told."""
+    wrong = promises.where("decided is not null and outcome <> 'pending'").where(~_is_as_told())
     found = F.concat_ws(
         ", ",
         F.transform("actual", lambda one: F.concat_ws(" at ", one["outcome"], one["revision"].cast("string"))),
@@ -124,9 +130,9 @@ def _is_as_told() -> Column:
     return (F.size("actual") == F.col("count")) & F.forall(are_equal, lambda one: one)
 
 
-def lost_promises(kept: DataFrame) -> DataFrame:
-    """Returns the PROMISES that have no place in the order."""
-    return kept.where("position is null").select(*PROMISES)
+def lost_promises(promises: DataFrame) -> DataFrame:
+    """Returns the PROMISES of `open_promises` that have no place in the order."""
+    return promises.where("position is null").select(*PROMISES)
 
 
 def still_waiting(lost: DataFrame, logs: DataFrame) -> DataFrame:
@@ -162,11 +168,12 @@ def lost_writes(judged: DataFrame) -> DataFrame:
     return violations(wrong, ACKNOWLEDGED, nodes=F.array("node"), detail=detail).distinct()
 
 
-def writes_unknown(judged: DataFrame, kept: DataFrame, exports: DataFrame) -> DataFrame:
-    """Returns INCOMPLETE: writes that may be in what was not exported, and writes of clusters without any export.
-    What is beyond the final part of all exports is the end of the log, and is not counted."""
+def writes_unknown(judged: DataFrame, promises: DataFrame, exports: DataFrame) -> DataFrame:
+    """Returns INCOMPLETE of `provable` and `open_promises`: writes that may be in what was not exported, and those
+    of clusters without any export. What is beyond the final part of all exports is the end of the log, and is not
+    counted."""
     lost = judged.where("not is_proven").groupBy("cluster", "node").agg(F.sum("count").alias("count"))
-    open_ = kept.where("position is not null and decided is null and outcome <> 'pending'")
+    open_ = promises.where("position is not null and decided is null and outcome <> 'pending'")
     undecided = open_.groupBy("cluster", "node").agg(F.sum("count").alias("count"))
     alone = undecided.join(F.broadcast(exports.select("cluster").distinct()), ["cluster"], "left_anti")
     return incomplete(lost, ACKNOWLEDGED, "writes that no log has, and no later export of their node").unionByName(

@@ -123,8 +123,9 @@ def yellow_rule(evidence: Evidence, _: DataFrame) -> Findings:
 
 def colours_rule(evidence: Evidence, _: DataFrame) -> Findings:
     records, events, lossy = evidence.records, evidence.events, evidence.lossy
-    demoted = colours.demoted_messages(events)
-    silent = evidence.keep(colours.silently_red(colours.red_copies(records), events, demoted))
+    demoted = _counted(evidence.keep(colours.demoted_messages(events)))
+    copies = _counted(evidence.keep(colours.red_copies(records)))
+    silent = evidence.keep(colours.silently_red(copies, events, demoted))
     red = evidence.keep(colours.exported_red(evidence.logs, demoted))
     whole = colours.whole_journals(evidence.incarnations, lossy, evidence.manifests)
     return Findings(
@@ -155,14 +156,22 @@ def acknowledged_rule(evidence: Evidence, _: DataFrame) -> Findings:
     )
     decided = acknowledged.decided_messages(settled_rows(evidence))
     kept = acknowledged.kept_promises(promises, acknowledged.placed_messages(evidence.order, decided))
-    lost = acknowledged.still_waiting(acknowledged.lost_promises(kept), evidence.logs)
+    remaining = evidence.keep(acknowledged.open_promises(kept))
+    lost = acknowledged.still_waiting(acknowledged.lost_promises(remaining), evidence.logs)
     exports = acknowledged.last_exports(evidence.manifests)
     judged = evidence.keep(acknowledged.provable(lost, exports, journals.emptied_nodes(evidence.incarnations)))
     return Findings(
-        violations=[acknowledged.broken_promises(kept), acknowledged.lost_writes(judged)],
-        incomplete=[acknowledged.writes_unknown(judged, kept, exports)],
+        violations=[acknowledged.broken_promises(remaining), acknowledged.lost_writes(judged)],
+        incomplete=[acknowledged.writes_unknown(judged, remaining, exports)],
         checked=acknowledged.acknowledged_checked(evidence),
     )
+
+
+def _counted(kept: DataFrame) -> DataFrame:
+    """Computes a kept frame now. Spark then knows how large it is, and joins it without a shuffle of the events of
+    all messages if it is small."""
+    kept.count()
+    return kept
 
 
 RULES: dict[str, Rule] = {
