@@ -1,6 +1,6 @@
 """The jobs on a cluster of Spark find what they find on one machine, also if a worker is lost in the middle.
 
-Both tests share a cluster and a driver: most of the time goes into virtual machines that were just started."""
+Both tests share a cluster and a driver: six JVMs are started once, and the second run finds them warm."""
 
 from __future__ import annotations
 
