@@ -32,8 +32,8 @@ _INCARNATION = ("cluster", "node", "incarnation")
 
 
 def recovered_messages(events: DataFrame) -> DataFrame:
-    """Returns (cluster, node, incarnation, key, id, recovered_ms): when messages entered a queue in a recovery, for
-    the first time in an incarnation."""
+    """Returns (cluster, node, incarnation, key, id, recovered_ms): when messages entered a queue in a recovery,
+    for the first time in an incarnation."""
     recovered = events.where("event = 'recovered'").withColumn("key", key_of(F.col("id")))
     return recovered.groupBy(*_INCARNATION, "key", "id").agg(F.min("monotonic_ms").alias("recovered_ms"))
 
