@@ -1,9 +1,9 @@
 """The audit: a proof, from all replicas' logs, that they agreed, or where they did not.
 
 `audit` composes the rules, each of which is a module that says what it proves, what it needs and how it scales:
-`agreement`, `positions`, `digests`, `causal`, `primaries`, `yellow`, `colours`, `durable`, `acknowledged`. What
-all of them stand on is in `evidence`: the claims of all sources summed up, so that what is the same everywhere is
-looked at once."""
+`agreement`, `positions`, `digests`, `causal` and `queues`, `primaries`, `yellow`, `colours`, `durable`,
+`acknowledged`. What all of them stand on is in `evidence`: the claims of all sources summed up, so that what is
+the same everywhere is looked at once."""
 
 from __future__ import annotations
 

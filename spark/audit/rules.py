@@ -21,6 +21,7 @@ from spark.audit import (
     journals,
     positions,
     primaries,
+    queues,
     yellow,
 )
 from spark.audit.evidence import Evidence, settled_rows
@@ -91,6 +92,12 @@ def causal_rule(evidence: Evidence, _: DataFrame) -> Findings:
     if not early.isEmpty():
         found.violations.append(causal.queue_causes_missing(early, order, evidence.events, epochs, covered))
         found.incomplete.append(causal.queue_causes_unknown(early, covered))
+    recovered = evidence.keep(queues.recovered_messages(evidence.events))
+    if not recovered.isEmpty():
+        moments = queues.sender_moments(evidence.events, recovered, epochs)
+        late = queues.recovered_late(recovered, queues.sent_next(moments, epochs), evidence.events)
+        found.violations.append(queues.queues_with_gaps(late))
+        found.checked.append(queues.queues_checked(evidence))
     return found
 
 

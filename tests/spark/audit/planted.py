@@ -212,6 +212,14 @@ def a_message_sent_before_what_an_earlier_incarnation_had_logged(told: Told) -> 
     told.records = _without(told.records, told.of("sent", "c", ids=["c.1.4"]))
 
 
+@plant
+def a_message_recovered_after_one_that_needs_it(told: Told) -> None:
+    """a has c.1.3 and c.1.4 before c.1.2, as if their retransmitters had not waited for each other."""
+    (recovered,) = told.of("recovered", "a", ids=["c.1.2", "c.1.3", "c.1.4"])
+    told.records.append({**recovered, "ids": ["c.1.2"], "monotonic_ms": recovered["monotonic_ms"] + 0.25})
+    recovered["ids"] = ["c.1.3", "c.1.4"]
+
+
 # Primary components
 
 
