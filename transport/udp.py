@@ -24,6 +24,7 @@ import select
 import socket
 import struct
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -42,8 +43,10 @@ SEND_BUFFER_BYTES = 4 * 1_048_576
 DRAIN_DATAGRAMS_MAX = 128
 """Most datagrams read from a socket before the protocol processes them."""
 
-DRAINS_MAX = 256
-"""Most such batches that `drain` reads in a row, so that a flood cannot keep the node from ever acting."""
+DRAIN_SECONDS_MAX = 0.05
+"""After this, `drain` begins no further batch. A node that is sent more than it can handle never finds its socket
+empty, and has to send heartbeats all the same. A number of datagrams is no bound on that: how long they take
+depends on the machine."""
 
 ERRORS_MAX = 128
 """Most ICMP errors read in a row. The kernel wakes us again for what is left."""
@@ -81,7 +84,7 @@ class Channel(Protocol):
         """Sends to one node's own socket."""
 
     def drain(self) -> None:
-        """Hands over everything that has arrived by now, without waiting for the event loop."""
+        """Hands over what has arrived by now, without waiting for the event loop, unless it takes long."""
 
     def close(self) -> None: ...
 
@@ -180,11 +183,12 @@ class UdpChannel:
             self._own_events.close()
 
     def drain(self) -> None:
-        """Hands over everything that has arrived by now, but for a flood (`DRAINS_MAX`)."""
+        """Hands over what has arrived by now: at least a batch of each socket, and all if that does not take long
+        (`DRAIN_SECONDS_MAX`)."""
+        end = time.monotonic() + DRAIN_SECONDS_MAX
         for opened in self._sockets:
-            for _ in range(DRAINS_MAX):
-                if not self._drain(opened):
-                    break
+            while self._drain(opened) and time.monotonic() < end:
+                pass
 
     def _drain(self, opened: socket.socket) -> bool:
         """Reads a batch and hands it over; returns whether there may be more."""

@@ -15,10 +15,10 @@ from typing import NamedTuple, Protocol
 from tests.simulator.world import Action, World
 from transport.deadlines import AT_ONCE
 from transport.messages import Datagram
-from transport.udp import DRAIN_DATAGRAMS_MAX, DRAINS_MAX
+from transport.udp import DRAIN_DATAGRAMS_MAX, DRAIN_SECONDS_MAX
 
 PAUSE_MS = 50.0
-"""A tick that is overdue by more than this comes after all datagrams that wait, as in the driver."""
+"""A tick that is overdue by more than this comes after the datagrams that wait, as in the driver."""
 
 TICKS_MAX = 4
 """How many ticks there are in a row before other work gets its turn, as in the driver."""
@@ -163,7 +163,8 @@ class EventLoop:
                 return
             if self._socket and AT_ONCE < deadline < self._world.now - PAUSE_MS:
                 self._count("cpu: overdue ticks that waited for datagrams")
-                for _ in range(DRAINS_MAX):
+                end = self._world.now + 1_000.0 * DRAIN_SECONDS_MAX
+                while self._socket and self._world.now < end:
                     yield from self._drain()
             self._host.tick()
             self.spend(self.cpu.step_ms)

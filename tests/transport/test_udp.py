@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 import uvloop
 
 from transport.udp import (
+    DRAIN_DATAGRAMS_MAX,
+    DRAIN_SECONDS_MAX,
     Address,
     Arrivals,
     BroadcastMode,
@@ -183,6 +186,47 @@ def test_refusals_do_not_keep_arrivals_from_being_drained(broadcast_port: int) -
         near.channel.close()
         await asyncio.sleep(0.01)
         assert len(near.unreachable) == 1
+        far.channel.close()
+
+    asyncio.run(scenario())
+
+
+def test_draining_ends_although_more_arrives_than_can_be_handled(broadcast_port: int) -> None:
+    async def scenario() -> None:
+        slow, fast = (Host(mode) for mode in modes("broadcast", broadcast_port, 2))
+        batches = 0
+
+        def handle(arrivals: Arrivals) -> None:
+            nonlocal batches
+            batches += 1
+            time.sleep(0.01)
+            flood()
+
+        def flood() -> None:
+            for _ in range(DRAIN_DATAGRAMS_MAX):
+                fast.channel.send_to(b"x", slow.channel.own_address)
+
+        slow.channel.listen(handle)
+        flood()
+        fast.channel.send(b"x")  # to the other socket, which has its turn all the same
+        slow.channel.drain()
+        assert 2 <= batches <= 1 + 100 * DRAIN_SECONDS_MAX
+        assert slow.channel.counters["datagrams_received"] % DRAIN_DATAGRAMS_MAX == 1
+        slow.channel.close()
+        fast.channel.close()
+
+    asyncio.run(scenario())
+
+
+def test_draining_takes_in_all_batches_that_do_not_take_long(broadcast_port: int) -> None:
+    async def scenario() -> None:
+        near, far = (Host(mode) for mode in modes("broadcast", broadcast_port, 2))
+        count = DRAIN_DATAGRAMS_MAX + 10
+        for _ in range(count):
+            far.channel.send_to(b"x", near.channel.own_address)
+        near.channel.drain()
+        assert len(near.arrived) == count
+        near.channel.close()
         far.channel.close()
 
     asyncio.run(scenario())
