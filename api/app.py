@@ -53,6 +53,7 @@ class App:
             watchers=(lambda: node.watchers, WATCHERS_MAX),
             status_streams=(lambda: self._status_stream.streams, STATUS_STREAMS_MAX),
             list_streams=(lambda: self._lists.streams, STREAMS_MAX),
+            snapshots=(lambda: len(node.snapshots), node.config.snapshots.open_max),
             body_bytes=(lambda: budget.bytes_taken, budget.bytes_max),
         )
         self.documented = make_app(node, budget, turns, urls)

@@ -15,6 +15,7 @@ from api.schemas import (
     LabAction,
     LabNode,
     ListPage,
+    LogPage,
     MergePreview,
     Ready,
     Txn,
@@ -95,12 +96,29 @@ def preview_responses() -> Responses:
 
 
 def fate_responses() -> Responses:
-    return {200: {"model": Fate, "description": "What became of it"}, **_errors(400, 404, 405)}
+    return {200: {"model": Fate, "description": "What became of it"}, **_errors(400, 404, 405, 410)}
+
+
+def log_responses() -> Responses:
+    return {200: {"model": LogPage, "description": "As it is now"}, **_errors(400, 405, 410)}
 
 
 def plain_responses(model: type[BaseModel], may_be_missing: bool = False) -> Responses:
     errors = _errors(400, 404, 405, 413) if may_be_missing else _errors(400, 405)
     return {200: {"model": model, "description": "As it is now"}, **errors}
+
+
+def snapshot_responses(model: type[BaseModel]) -> Responses:
+    return {201: {"model": model, "description": "It is open"}, **_errors(400, 405, 429, 503)}
+
+
+def part_responses() -> Responses:
+    binary = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+    return {200: {"content": binary, "description": "A part"}, **_errors(400, 404, 405, 410, 503)}
+
+
+def closed_responses() -> Responses:
+    return {204: {"description": "It is closed"}, **_errors(400, 404, 405)}
 
 
 def metrics_errors() -> Responses:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from corel.disk_errors import DiskError, UnusableLog
-from kvstore.store import Compacted, InvalidWrite, Overloaded, Trouble
+from corel.disk_errors import DiskError, Truncated, UnusableLog
+from kvstore.store import Compacted, FateForgotten, InvalidWrite, Overloaded, Trouble
 
 
 class Problem(Exception):
@@ -44,6 +44,21 @@ def problem_of(error: Exception, revision: int | None = None) -> Problem:
             f"The past is kept from revision {error.oldest} on: states from that one, changes and conflicts from "
             "the next. Ask for a later revision, or begin again without a revision and without a cursor.",
             {"oldest": error.oldest, "revision": revision},
+        )
+    if isinstance(error, Truncated):
+        return Problem(
+            410,
+            "compacted",
+            f"The log is kept from position {error.first} on. Ask for that one or a later one, or begin without "
+            "`from`.",
+            {"first": error.first},
+        )
+    if isinstance(error, FateForgotten):
+        return Problem(
+            410,
+            "compacted",
+            "This write is green, or there was none of this id, and that is so long ago that what became of it is "
+            "no longer kept. Read the keys that it was to change.",
         )
     if isinstance(error, UnusableLog):
         return trouble(Trouble.AWAY, f"{error} Nothing was accepted. Try again in a second, or another node.")

@@ -34,13 +34,14 @@ from api.requests import (
     parameters,
 )
 from api.slices import Turns
+from api.snapshots import add_snapshots
 from api.status import cluster_json, log_json, status_json
 from api.transactions import transaction_of
 from api.watch_openapi import describe_streams
 from corel import Color, MessageId, Stage
 from corel.disk_errors import DiskError
 from kvstore.node import Node
-from kvstore.store import Ack, Compacted, InvalidWrite, Overloaded, Trouble
+from kvstore.store import Ack, Compacted, FateForgotten, InvalidWrite, Overloaded, Trouble
 from transport import SEQUENCE_MAX, Machine
 
 TXN_BODY_BYTES_MAX = 8 * 1_048_576
@@ -67,6 +68,7 @@ def make_app(node: Node, budget: BodyBudget, turns: Turns, urls: Mapping[str, st
     _add_writes(app, node, budget)
     _add_status(app, node, urls)
     _add_probes(app, node)
+    add_snapshots(app, node, turns)
     add_metrics(app, node)
     add_chaos(app, node, budget)
     add_lab(app, node, budget)
@@ -80,6 +82,7 @@ def _handle_errors(app: FastAPI, node: Node) -> None:
     @app.exception_handler(Overloaded)
     @app.exception_handler(DiskError)
     @app.exception_handler(Compacted)
+    @app.exception_handler(FateForgotten)
     async def on_problem(request: Request, error: Exception) -> StarletteResponse:
         return starlette(problem_response(problem_of(error, node.revision)))
 
@@ -132,7 +135,7 @@ def _add_writes(app: FastAPI, node: Node, budget: BodyBudget) -> None:
         wait: Annotated[schemas.Wait | None, Query(description="green: answer when it is final")] = None,
         timeout_ms: TimeoutQuery = TIMEOUT_MS,
     ) -> dict[str, Any]:
-        """What became of a write. Every node can tell."""
+        """What became of a write. Every node can tell, for as long as that is kept."""
         parameters(request.scope["query_string"], ("wait", "timeout_ms"))
         message_id, index = _parse_write_id(write_id)
         known = node.outcome(message_id, index)
@@ -154,7 +157,7 @@ def _parse_write_id(text: str) -> tuple[MessageId, int]:
     name, *numbers = text.rsplit(".", 3)
     if not name or len(numbers) != 3 or not all(n.isascii() and n.isdigit() and len(n) < 19 for n in numbers):
         raise Problem(
-            400, "invalid_write_id", "A write id is what a write was answered with, such as a.1794953000.17.0."
+            400, "invalid_write_id", "A write id is what a write was answered with, such as a.1794953000123.17.0."
         )
     incarnation, sequence, index = map(int, numbers)
     if sequence > SEQUENCE_MAX:
@@ -169,15 +172,18 @@ def _add_status(app: FastAPI, node: Node, urls: Mapping[str, str]) -> None:
         parameters(request.scope["query_string"], ())
         return status_json(node.status())
 
-    @app.get("/v1/log", response_model=None, tags=["node"], responses=openapi.plain_responses(schemas.LogPage))
+    @app.get("/v1/log", response_model=None, tags=["node"], responses=openapi.log_responses())
     async def log(
         request: Request,
-        first: Annotated[int, Query(alias="from", ge=0, le=2**53, description="Position of the first")] = 0,
+        first: Annotated[
+            int | None,
+            Query(alias="from", ge=0, le=2**53, description="Position of the first; without it, the first kept"),
+        ] = None,
         limit: Annotated[int, Query(ge=1, le=LOG_LIMIT_MAX, description="Most messages to show")] = LOG_LIMIT,
     ) -> dict[str, Any]:
         """Messages of the log in their order, whatever their colour."""
         found = parameters(request.scope["query_string"], ("from", "limit"))
-        first = number(found, "from", 0, 0, 2**53)
+        first = number(found, "from", 0, 0, 2**53) if "from" in found else None
         return log_json(node.read_log(first, number(found, "limit", LOG_LIMIT, 1, LOG_LIMIT_MAX)))
 
     @app.get("/v1/cluster", response_model=None, tags=["node"], responses=openapi.plain_responses(schemas.Cluster))

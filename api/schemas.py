@@ -247,6 +247,28 @@ class DiskUsed(BaseModel):
     free_bytes: Annotated[int, Field(description="what the file system has left")]
 
 
+class Learning(BaseModel):
+    source: Annotated[str, Field(description="the node that was asked last; empty if none can be")]
+    phase: Annotated[str, Field(description="asking, state, messages or switching")]
+    bytes: Annotated[int, Field(description="how much of the state has been fetched")]
+    total_bytes: Annotated[int, Field(description="how large the state is, about; 0 while that is not known")]
+    line: Annotated[int, Field(description="how many green messages the copy covers")]
+    target: Annotated[int, Field(description="how many green messages the source has")]
+
+
+class LogKept(BaseModel):
+    first: Annotated[int, Field(description="the first position of the log that can be read")]
+    bytes: Annotated[int, Field(description="how large the log is on disk")]
+
+
+class EndedGeneration(BaseModel):
+    generation: str
+    line: Annotated[int, Field(description="the green line with which the next one began")]
+    digest: Annotated[str, Field(description="that of the green order there")]
+    ended_ms: Annotated[int, Field(description="when, by the wall clock")]
+    reason: str
+
+
 class Status(BaseModel):
     node: str
     roster: list[str]
@@ -259,9 +281,17 @@ class Status(BaseModel):
     red: int
     last_committed_primary: int
     last_attempted_primary: int
+    lineage: Annotated[
+        list[EndedGeneration], Field(description="generations of the cluster before this one, if it was restored")
+    ]
     watchers: Annotated[int, Field(description="how many feeds of this node are open")]
     oldest_revision: Annotated[int, Field(description="the oldest revision that can be read and listed")]
+    log: LogKept
     disk: Annotated[str, Field(description='"ok", or why the node is away from the others')]
+    learning: Annotated[
+        Learning | None,
+        Field(description="how far the node is with taking over what it lacks; null if it does not"),
+    ]
     disk_used: DiskUsed
     warnings: Annotated[list[str], Field(description="what needs attention soon, and what to do about it")]
 
@@ -326,3 +356,21 @@ class LabAction(_Strict):
 class LabNode(BaseModel):
     node: str
     running: bool
+
+
+class TableSize(BaseModel):
+    name: str
+    records: int
+    bytes: Annotated[int, Field(description="what its pages take")]
+
+
+class OpenedSnapshot(BaseModel):
+    id: Annotated[str, Field(description="its name in the paths of its parts")]
+    header: Annotated[str, Field(description="what begins it in a file, base64")]
+    cluster: str
+    node: str
+    revision: Annotated[int, Field(description="that of the green state in it")]
+    line: Annotated[int, Field(description="how many messages are in that state; the others follow in its tail")]
+    green: Annotated[int, Field(description="the green line on this node's disk, where its tail ends")]
+    tables: list[TableSize]
+    idle_s: Annotated[int, Field(description="it is closed if nobody reads it for so many seconds")]

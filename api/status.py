@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from kvstore.node import LogEntry, LogPage, Milestone, NodeStatus
+from kvstore.node import LearningStatus, LogEntry, LogPage, Milestone, NodeStatus
 from kvstore.store import (
     Append,
     Delete,
@@ -38,12 +38,24 @@ def status_json(status: NodeStatus) -> dict[str, object]:
         "held_writes": status.held_writes,
         "watchers": status.watchers,
         "oldest_revision": status.oldest_revision,
+        "log": {"first": status.log_first, "bytes": status.log_bytes},
         "disk": status.trouble or "ok",
+        "learning": _learning_json(status.learning),
         "disk_used": status.disk_usage._asdict(),
         "warnings": list(status.warnings),
         "dropped_datagrams": dict(status.dropped_datagrams),
         "chaos": status.is_disturbed,
         "uptime_s": round(status.uptime_s, 1),
+        "lineage": [
+            {
+                "generation": entry.generation.hex(),
+                "line": entry.line,
+                "digest": entry.digest.hex(),
+                "ended_ms": entry.ended_ms,
+                "reason": entry.reason,
+            }
+            for entry in status.lineage
+        ],
     }
 
 
@@ -92,6 +104,19 @@ def milestone_json(milestone: Milestone) -> dict[str, object]:
         "view": milestone.view,
         "reason": milestone.reason,
         "details": milestone.details,
+    }
+
+
+def _learning_json(learning: LearningStatus | None) -> dict[str, object] | None:
+    if learning is None:
+        return None
+    return {
+        "source": learning.source,
+        "phase": str(learning.phase),
+        "bytes": learning.bytes,
+        "total_bytes": learning.total_bytes,
+        "line": learning.line,
+        "target": learning.target,
     }
 
 

@@ -33,7 +33,7 @@ _HEAD = [
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 ]
-_MOMENTARY = ("uptime_s", "disk_used", "dropped_datagrams", "watchers")
+_MOMENTARY = ("uptime_s", "disk_used", "log", "dropped_datagrams", "watchers")
 """What changes all the time, or says little: `/v1/status` has it."""
 
 

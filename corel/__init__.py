@@ -4,6 +4,7 @@
 here; the modules that do I/O, such as `corel.lmdb_log`, are imported by their own names.
 """
 
+from corel import record_codec
 from corel.adaptive_wait import AdaptiveWait
 from corel.config import CorelConfig
 from corel.corel import Corel
@@ -20,10 +21,12 @@ from corel.effects import (
     Yellowed,
 )
 from corel.inspection import Inspected, inspect
-from corel.message_queue import MessageQueue
-from corel.messages import Color, Entry, MessageId, is_bound
+from corel.learning import NotAhead, TakenOver, begun_anew, check_ahead, continued, take_over
+from corel.message_queue import MessageQueue, chained
+from corel.messages import EMPTY_DIGEST, Color, Entry, MessageId, is_bound
 from corel.outbox import TooLarge, TooMuch
 from corel.quorum import Roster
+from corel.recovery_plan import OutOfReach
 from corel.replica import Replica, ReplicaEffect
 from corel.stages import Cause, Phase, Stage
 from corel.storage import Image, Lines, LogReader, LogWrite, Record
@@ -36,6 +39,7 @@ __all__ = [
     "Roster",
     "TooLarge",
     "TooMuch",
+    "OutOfReach",
     # What the log reports upward
     "LogReport",
     "Greened",
@@ -66,6 +70,16 @@ __all__ = [
     "LogWrite",
     "Record",
     "is_bound",
+    # The log of another node, taken over
+    "NotAhead",
+    "TakenOver",
+    "begun_anew",
+    "check_ahead",
+    "continued",
+    "take_over",
+    "chained",
+    "EMPTY_DIGEST",
+    "record_codec",
     # A bounded wait, which the store uses too
     "AdaptiveWait",
 ]

@@ -9,6 +9,7 @@ import msgpack
 
 from corel.messages import (
     DIGEST_BYTES,
+    IDENTITY_BYTES,
     NO_VIEW,
     Attempt,
     Commit,
@@ -23,6 +24,7 @@ from corel.messages import (
     State,
     Vector,
 )
+from corel.participation import Participant, Participants
 from transport import NAME_BYTES_MAX, SEQUENCE_MAX, Machine, ViewId
 
 _REGULAR, _STATE, _ATTEMPT, _COMMIT, _PRIORITY, _REDS, _PRIMARY_CHECK, _GREEN_DIGESTS = range(8)
@@ -74,6 +76,11 @@ def _to_list(payload: Payload) -> list[object]:
             payload.generation,
             list(payload.attempted_view),
             payload.disk,
+            [part for participant in payload.participants for part in participant],
+            payload.cut,
+            payload.is_learned,
+            payload.established,
+            payload.established_base,
         ]
     if isinstance(payload, Attempt):
         return [_ATTEMPT, payload.number, payload.digest]
@@ -117,7 +124,7 @@ def _from_list(fields: list[object]) -> Payload:
 
 def _state(*fields: object) -> State:
     committed, attempted, green, green_digest, base, base_digest, tail, have, is_voter, roster, *identity = fields
-    generation, attempted_view, disk = identity
+    generation, attempted_view, disk, participants, cut, is_learned, established, established_base = identity
     return State(
         _natural(committed),
         _natural(attempted),
@@ -128,10 +135,15 @@ def _state(*fields: object) -> State:
         unpack_ids(_list(tail)),
         _vector(_list(have)),
         _boolean(is_voter),
-        _digest(roster),
-        _digest(generation),
+        _identity(roster),
+        _identity(generation),
         _view_id(_list(attempted_view)),
-        _digest(disk),
+        _identity(disk),
+        _participants(_list(participants)),
+        _natural(cut),
+        _boolean(is_learned),
+        _natural(established),
+        _natural(established_base),
     )
 
 
@@ -217,6 +229,15 @@ def _vector(flat: list[object]) -> Vector:
     return tuple((_machine(name, incarnation), _positive(last)) for name, incarnation, last in groups)
 
 
+def _participants(flat: list[object]) -> Participants:
+    if len(flat) % 3:
+        raise PayloadError("participants come in threes")
+    groups = zip(*[iter(flat)] * 3, strict=True)
+    return tuple(
+        Participant(*_machine(name, incarnation), _natural(number)) for name, incarnation, number in groups
+    )
+
+
 def _machine(name: object, incarnation: object) -> Machine:
     if type(name) is not str or not 0 < len(name.encode()) <= NAME_BYTES_MAX:
         raise PayloadError("a name is text of 1 to 64 bytes")
@@ -244,6 +265,12 @@ def _bytes(item: object) -> bytes:
 def _digest(item: object) -> bytes:
     if len(_bytes(item)) != DIGEST_BYTES:
         raise PayloadError(f"a digest has {DIGEST_BYTES} bytes")
+    return item  # type: ignore[return-value]  # checked by _bytes
+
+
+def _identity(item: object) -> bytes:
+    if len(_bytes(item)) != IDENTITY_BYTES:
+        raise PayloadError(f"an identity has {IDENTITY_BYTES} bytes")
     return item  # type: ignore[return-value]  # checked by _bytes
 
 

@@ -44,6 +44,24 @@ class CorelConfig:
     """Batches of a retransmission that were sent and that not every member has logged. More use the network
     better; each takes memory at every member."""
 
+    recovery_messages_max: int = 10_000
+    """Green messages that a node may lack and still join the others' view, all of whose members wait until it has
+    them. One that lacks more takes them over outside the view first. More make a node that was away for a moment
+    come back sooner; fewer make a shorter gap in everybody's green writes. It has to be more than becomes green
+    while a node starts and joins, about a second, or one that has taken them over is behind again at once."""
+
+    recovery_bytes_max: int = 32 * 1_048_576
+    """The same in bytes, by the average size of the messages in the log."""
+
+    messages_kept: int = 1_000_000
+    """Green messages that the log keeps after they are applied, and for how many messages the fate of a write can
+    be asked for. A node that lacks more than that comes back by a copy of the state; `/v1/log`, `corelkv export`
+    and the audit see no further back. More take more disk."""
+
+    bytes_kept: int = 4 * 1024**3
+    """The same in bytes, by the average size of a message. At least twice `recovery_messages_max` messages are
+    kept all the same."""
+
     bodies_bytes_max: int = 64 * 1_048_576
     """Bodies of messages kept in memory. Older ones are read from disk when they are needed."""
 
@@ -84,6 +102,11 @@ class CorelConfig:
             raise ValueError("batches_ahead_max must be at least 1, or nothing would ever be retransmitted")
         if min(self.outstanding_max, self.unlogged_max) < 1:
             raise ValueError("outstanding_max and unlogged_max must be at least 1, or nothing would ever be sent")
+        if self.messages_kept < 2 * self.recovery_messages_max:
+            raise ValueError(
+                f"messages_kept is {self.messages_kept:,}, and must be at least twice recovery_messages_max, "
+                f"{2 * self.recovery_messages_max:,}, or a node in reach could not be served"
+            )
         if self.map_bytes < 2 * self.body_bytes_max:
             raise ValueError(
                 f"map_bytes is {self.map_bytes:,}, and must be at least twice body_bytes_max, "

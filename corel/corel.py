@@ -27,7 +27,7 @@ Where this differs from the paper:
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from corel import codec
 from corel.acknowledgements import Acknowledgements
@@ -52,6 +52,7 @@ from corel.quorum import Roster
 from corel.stages import Cause, Phase, Stage
 from corel.storage import Image, LogReader
 from corel.view_recovery import ViewRecovery, refusal
+from membership import Progress
 from transport import Journal, Machine, Message, Milliseconds, Service, Timestamp, View
 
 _BEFORE_ALL = Timestamp(0, "", 0)
@@ -134,6 +135,25 @@ class Corel:
     def green_on_disk(self) -> int:
         """The green line on disk, with which a restart would begin."""
         return self._writer.green_on_disk
+
+    @property
+    def progress(self) -> Progress:
+        """How far this node has got, as its heartbeats say. All of it is on disk, but for yellow messages."""
+        lines = self._writer.lines_on_disk
+        has_zone = lines.committed > 0 and not lines.is_learned
+        known = max(lines.green, self.queue.yellow_line) if has_zone else lines.green
+        decided = 2 * lines.established + 1 if lines.established else 0
+        return Progress(2 * lines.committed + has_zone, decided, lines.green, known, self._state.floor)
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether this node knows of the last primary component only by its green messages (`learning`)."""
+        return self._state.is_learned
+
+    @property
+    def cut(self) -> int:
+        """The first position of the green order that is kept."""
+        return self._state.cut
 
     @property
     def is_writing(self) -> bool:
@@ -240,14 +260,20 @@ class Corel:
         it."""
         completed = self._writer.completed(token, will_stay_open=self.stage is not Stage.PRIMARY)
         effects: list[CorelEffect] = []
-        if completed.points:
-            effects.append(Mark(self._acknowledgements.logged_here(completed.points), self.view.id))
+        self._mark(completed.points, effects)
         for say in completed.then:
             say(effects)
         self._report_logged(effects)
         self._on_marks(effects)
         self._flush(effects)
         return effects
+
+    def applied(self, line: int, log_bytes: int) -> None:
+        """Notes that the layer above has the result of everything before this line on disk, and how large the log
+        is there. What is beyond the retention is cut off with the next write. In a recovery nothing is: this node
+        has told the others from where on it can retransmit. What is applied then is cut off after a later call."""
+        if self._recovery.is_over:
+            self._state.truncate(line, log_bytes)
 
     def flush(self) -> list[CorelEffect]:
         """Writes what has become green without waiting for something else to write. Used before an orderly
@@ -382,8 +408,16 @@ class Corel:
     # Writing
 
     def _flush(self, effects: list[CorelEffect]) -> None:
-        """Ends a step: hands the next write to the disk, if it is due."""
+        """Ends a step: hands the next write to the disk, if it is due, and acknowledges what needs none."""
+        if points := self._writer.take_reached():
+            self._mark(points, effects)
+            self._on_marks(effects)
         self._state.flush(self._is_open and len(self.view.members) > 1, effects)
+
+    def _mark(self, points: Mapping[Machine, int], effects: list[CorelEffect]) -> None:
+        """Reports to the other members that everything up to these points is on disk here."""
+        if points:
+            effects.append(Mark(self._acknowledgements.logged_here(points), self.view.id))
 
     def _report_logged(self, effects: list[CorelEffect]) -> None:
         """Reports regular messages, in order, as far as they are on disk here."""

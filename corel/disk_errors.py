@@ -37,6 +37,17 @@ class DamagedLog(DiskError):
     """Something on disk is not what was written there. Writing again does not mend it."""
 
 
+class Truncated(DiskError):
+    """What was to be read is no longer kept. `first` is the first position of the order that is."""
+
+    def __init__(self, directory: Path, first: int) -> None:
+        super().__init__(
+            f"the log in {directory} is kept from position {first} on; what was before that has been truncated, "
+            f"beyond log.messages_kept or log.bytes_kept. Read it from {first} on."
+        )
+        self.first = first
+
+
 class StalledDisk(DiskError):
     """A write takes too long."""
 

@@ -30,6 +30,8 @@ class CorelEvent(StrEnum):
     ESTABLISHED = "established"
     ABORTED = "aborted"
     VOTER = "voter"
+    VOTE_DOUBTED = "vote_doubted"
+    """A member's vote does not count, because others remember more than its disk does."""
     CONTRADICTED = "contradicted"
     """The states of members contradict each other."""
     REFUSED = "refused"

@@ -6,6 +6,8 @@
                                                messages that one write made green
     meta       "identity", "lines", "yellow"
 
+What is before `Lines.cut` is deleted with later checkpoints (`lmdb_truncation`, which has a table of its own).
+
 Every value begins with a checksum, which covers its key too. A damaged one is an error that names the file and
 says what to do, never a wrong answer (trap 11); so is whatever LMDB finds wrong with its pages. Values are few and
 large, because py-lmdb gives up and retakes the interpreter's lock with every put.
@@ -34,7 +36,7 @@ import lmdb
 from corel import record_codec
 from corel.checked_values import Bytes as Bytes
 from corel.checked_values import ValuePacker as ValuePacker
-from corel.checked_values import checked
+from corel.checked_values import checked as checked
 from corel.checked_values import pack as pack
 from corel.config import MAP_BYTES
 from corel.disk_errors import DiskError, UnusableLog, explained, unusable
@@ -45,11 +47,15 @@ from corel.lmdb_reading import (
     META,
     READERS_MAX,
     TABLES_MAX,
+    UPGRADABLE,
     YELLOW,
     LmdbReader,
     key_of,
 )
 from corel.lmdb_reading import Reading as Reading
+from corel.lmdb_truncation import Tables, Truncation, at_once
+from corel.lmdb_upgrade import OrderUpgrade, Progress
+from corel.lmdb_upgrade import finish as finish_upgrade
 from corel.storage import Lines, LogWrite
 from corel.trial_write import remove_trial, try_write
 
@@ -71,28 +77,47 @@ class LmdbLog(LmdbReader):
     lost."""
 
     def __init__(
-        self, directory: Path, cluster: str, node: str, is_new_cluster: bool = False, map_bytes: int = MAP_BYTES
+        self,
+        directory: Path,
+        cluster: str,
+        node: str,
+        is_new_cluster: bool = False,
+        map_bytes: int = MAP_BYTES,
+        on_upgrade: Progress = lambda done, total: None,
+        upgrade: Callable[[LmdbLog], None] = lambda log: None,
     ) -> None:
+        """`on_upgrade` is told how far it is that a disk of an older format is brought to this one. `upgrade` does
+        what the layer above has to do for that first; if it was interrupted, it goes on."""
         super().__init__(directory)
+        self._on_upgrade = on_upgrade
         self._map_bytes = map_bytes
         self._is_read_only = self._is_reopened = False
+        self._added = 0
+        """How many messages have become green since the log was last truncated."""
         self._refused: Callable[[Any], None] | None = None
         """What the last write that failed would have put."""
         directory.mkdir(parents=True, exist_ok=True)
-        self._lock = _lock(directory)
+        self._lock = lock_directory(directory)
         try:
             self._environment = _open(directory, map_bytes)
-            self._open_tables()
-            self._check_map(map_bytes)
-            self.uuid = self._identify(cluster, node, is_new_cluster)
         except lmdb.Error as error:
             os.close(self._lock)
             raise explained(error, directory) from error
-        except BaseException:
-            os.close(self._lock)
+        try:
+            self._open_tables()
+            self._check_map(map_bytes)
+            self.uuid = self._identify(cluster, node, is_new_cluster, upgrade)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, lmdb.Error):
+                raise explained(error, directory) from error
             raise
         with contextlib.suppress(lmdb.Error):  # without room for this there is none for a write either: see there
             remove_trial(self._environment, self._meta)
+
+    def _open_tables(self) -> None:
+        super()._open_tables()
+        self._tables = Tables(self._messages, self._order, self._meta, self.table("truncated"))
 
     def close(self) -> None:
         self._environment.close()
@@ -138,12 +163,15 @@ class LmdbLog(LmdbReader):
     def write(self, write: LogWrite, also: Callable[[Any], None] | None = None) -> None:
         """Returns when all of the write is on disk, or raises, and none of it is; only if the log is unusable then
         may it be there when the log has been opened again. `also` may put more into the same transaction, into
-        tables of its own."""
+        tables of its own; with it, a part of what is before the cut is deleted."""
         self._commit(partial(self._put, write, also))
+        self._added = self._added + len(write.greened) if also is None else 0
 
     def update(self, change: Callable[[Any], None]) -> None:
-        """Runs `change` in a transaction that leaves the log as it is."""
-        self._commit(change)
+        """Runs `change` in a transaction that adds nothing to the log; a part of what is before the cut is deleted
+        with it."""
+        self._commit(partial(self._put_alone, change))
+        self._added = 0
 
     def _commit(self, put: Callable[[Any], None]) -> None:
         try:
@@ -168,6 +196,16 @@ class LmdbLog(LmdbReader):
             arrivals = record_codec.arrivals_to_bytes(write.yellow.arrivals)
             transaction.put(YELLOW, pack([write.yellow.position, arrivals], META + YELLOW), db=self._meta)
         transaction.put(LINES, pack(record_codec.lines_to_list(write.lines), META + LINES), db=self._meta)
+        if also is not None:
+            self._truncate(transaction, write.lines, len(write.greened))
+
+    def _put_alone(self, change: Callable[[Any], None], transaction: Any) -> None:
+        lines = self._lines(transaction)
+        change(transaction)
+        self._truncate(transaction, lines, 0)
+
+    def _truncate(self, transaction: Any, lines: Lines, added: int) -> None:
+        Truncation(self, self._tables, transaction).truncate(lines, at_once(self._added + added))
 
     def _append(self, transaction: Any, table: Any, key: bytes, value: bytes) -> None:
         if not transaction.put(key, value, db=table, append=True):
@@ -192,6 +230,15 @@ class LmdbLog(LmdbReader):
             used_bytes, map_bytes, status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
         )
 
+    def log_bytes(self) -> int:
+        """Returns how large the log is on disk, without what the layer above keeps there. It takes as long
+        whatever its size, and may be called while another thread writes."""
+        with self.read(self._messages) as transaction:
+            stats = [transaction.stat(table) for table in (self._messages, self._order)]
+        return sum(
+            stat["psize"] * (stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]) for stat in stats
+        )
+
     def _map_usage(self) -> tuple[int, int]:
         try:
             info, page_bytes = self._environment.info(), self._environment.stat()["psize"]
@@ -209,7 +256,6 @@ class LmdbLog(LmdbReader):
         """Raises if the data needs a larger map: LMDB would open it with one that has no room for a write."""
         used_bytes, _ = self._map_usage()
         if used_bytes > map_bytes:
-            self._environment.close()
             raise DiskError(
                 f"{self.directory} holds {used_bytes:,} bytes, and log.map_bytes is {map_bytes:,}. Set it to "
                 f"more than {used_bytes:,}, with room for what is still to be written; nothing has been changed."
@@ -232,20 +278,34 @@ class LmdbLog(LmdbReader):
 
     # Identity
 
-    def _identify(self, cluster: str, node: str, is_new_cluster: bool) -> str:
+    def _identify(self, cluster: str, node: str, is_new_cluster: bool, upgrade: Callable[[LmdbLog], None]) -> str:
         with self.read(self._meta) as transaction:
             is_new = transaction.get(IDENTITY) is None
             tables = (self._meta, self._messages, self._order)
             is_empty = not any(transaction.stat(table)["entries"] for table in tables)
         if is_new and is_empty:
             return self._initialize(cluster, node, is_new_cluster)
-        its_cluster, its_node, uuid = self._read_identity()
+        its_cluster, its_node, uuid, form = self._read_identity(UPGRADABLE)
         if (its_cluster, its_node) != (cluster, node):
             raise DiskError(
                 f"{self.directory} belongs to node {its_node} of cluster {its_cluster}, not to {node} of "
                 f"{cluster}. Give this node its own --data directory."
             )
+        if form != FORMAT:
+            upgrade(self)
+            self._upgrade(cluster, node, uuid)
         return uuid
+
+    def _upgrade(self, cluster: str, node: str, uuid: str) -> None:
+        """Brings a disk of an older format to this one."""
+        with self.read(self._meta) as transaction:
+            lines = self._lines(transaction)
+            position, arrivals = self.unpack(transaction.get(YELLOW), META + YELLOW, "yellow")
+        yellow = record_codec.arrivals(arrivals)[max(0, lines.green - position) :]
+        lines = OrderUpgrade(self, self._meta, self._order, self.update, self._on_upgrade).run(lines, yellow)
+        with self._environment.begin(write=True, db=self._meta) as transaction:
+            finish_upgrade(transaction, self._meta, lines)
+            transaction.put(IDENTITY, pack([FORMAT, cluster, node, uuid], b""))
 
     def _check_identity(self) -> None:
         """Raises if this is not the log that was open before: what the node has in memory belongs to that one."""
@@ -277,7 +337,8 @@ def _open(directory: Path, map_bytes: int, readonly: bool = False) -> lmdb.Envir
     )
 
 
-def _lock(directory: Path) -> int:
+def lock_directory(directory: Path) -> int:
+    """Takes a data directory for this process, until the descriptor that it returns is closed."""
     descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

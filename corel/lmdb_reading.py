@@ -11,17 +11,25 @@ import lmdb
 
 from corel import record_codec
 from corel.checked_values import Bytes, WrongChecksum, unpack, verified
-from corel.disk_errors import DiskError, damaged, explained, unusable
+from corel.disk_errors import DiskError, Truncated, damaged, explained, unusable
 from corel.message_queue import chained
-from corel.messages import DIGEST_BYTES, EMPTY_DIGEST, Entry, digest_of
+from corel.messages import DIGEST_BYTES, EMPTY_DIGEST, Entry, identity_of
 from corel.record_cache import RecordCache
-from corel.storage import Image, Record, Yellow, restore
+from corel.storage import Image, Lines, Record, Yellow, restore
 
-FORMAT = 5
+FORMAT = 6
+UPGRADABLE = (5,)
+"""The formats that a node brings to `FORMAT` when it opens its disk."""
+
+_UPGRADE = "Start its node once with this version, which brings it up to date."
+_OTHER_VERSION = (
+    "Use the version that wrote it, or another --data directory: a node that starts with an empty one takes the "
+    "log over from nodes that have it."
+)
 
 READERS_MAX = 126
-TABLES_MAX = 16
-IDENTITY, LINES, YELLOW = b"identity", b"lines", b"yellow"
+TABLES_MAX = 24
+IDENTITY, LINES, YELLOW, CUT = b"identity", b"lines", b"yellow", b"cut"
 META = b"meta "
 
 
@@ -31,6 +39,17 @@ class Identity(NamedTuple):
     cluster: str
     node: str
     uuid: str
+    form: int
+    """The format of the disk."""
+
+
+class Beginning(NamedTuple):
+    """Where the order on disk begins: what was before it is truncated, or was never here. It is not beyond
+    `Lines.cut`, up to which the rest is deleted a little at a time."""
+
+    line: int
+    digest: bytes
+    """The digest of the order up to there."""
 
 
 class LmdbReader:
@@ -66,55 +85,80 @@ class LmdbReader:
         are read when they are needed. Nor are they meanwhile, but for one batch."""
         self._cache.clear()
         with self.read(self._messages, buffers=True) as transaction:
-            lines = record_codec.lines(self.unpack(transaction.get(LINES, db=self._meta), META + LINES, "lines"))
+            lines = self._lines(transaction)
             value = transaction.get(YELLOW, db=self._meta)
             position, arrivals = self.unpack(value, META + YELLOW, "yellow")
             yellow = Yellow(position, tuple(record_codec.arrivals(arrivals)))
+            self._check_beginning(transaction, lines)
             logged = list(self._entries(transaction, lines.open_from))
         if [entry.arrival for entry in logged] != list(range(lines.open_from, lines.next_arrival)):
             raise self.damaged(f"messages from {lines.open_from} to {lines.next_arrival - 1} are not all there")
-        return restore(lines, yellow, logged, digest_of(self.uuid.encode()))
+        return restore(lines, yellow, logged, identity_of(self.uuid.encode()))
+
+    def _lines(self, transaction: Any) -> Lines:
+        return record_codec.lines(self.unpack(transaction.get(LINES, db=self._meta), META + LINES, "lines"))
+
+    def _check_beginning(self, transaction: Any, lines: Lines) -> None:
+        line, _ = self.beginning(transaction)
+        with transaction.cursor(db=self._order) as cursor:
+            start = int.from_bytes(cursor.key(), "big") if cursor.first() else lines.green
+        if start != line:
+            raise self.damaged(f"the order begins at {start}, and is to begin at {line}")
+
+    def beginning(self, transaction: Any) -> Beginning:
+        """Returns where the order on disk begins."""
+        value = transaction.get(CUT, db=self._meta)
+        return Beginning(0, EMPTY_DIGEST) if value is None else Beginning(*self.unpack(value, META + CUT, "cut"))
 
     def body(self, arrival: int) -> bytes:
         return self.record(arrival).body
 
     def green(self, first: int, count: int) -> Sequence[Entry]:
-        """Returns green messages by position; fewer than `count` if there are not so many."""
+        """Returns green messages by position; fewer than `count` if there are not so many. Raises `Truncated`."""
         return [self.record(arrival).entry() for arrival in self._green_arrivals(first, count)]
 
     def _green_arrivals(self, first: int, count: int) -> list[int]:
         found: list[int] = []
         with self.read(self._order) as transaction, transaction.cursor() as cursor:
+            if count > 0:
+                self._check_kept(transaction, first)
             is_there, end = seek(cursor, first), None
             while is_there and len(found) < count:
                 start = int.from_bytes(cursor.key(), "big")
                 if end not in (None, start):
                     raise self.damaged(f"the order goes from {end} to {start}")
-                arrivals = self._order_at(cursor)[1]
+                arrivals = self.order_at(cursor)[1]
                 end = start + len(arrivals)
                 found += arrivals[max(0, first - start) :][: count - len(found)]
                 is_there = cursor.next()
         return found
 
     def green_digest(self, line: int) -> bytes:
-        """Returns the digest of the green order up to this line."""
-        if line == 0:
-            return EMPTY_DIGEST
+        """Returns the digest of the green order up to this line. Raises `Truncated`."""
         with self.read(self._order) as transaction, transaction.cursor() as cursor:
+            beginning = self._check_kept(transaction, line)
+            if line == beginning.line:
+                return beginning.digest
             is_there = seek(cursor, line - 1)
             start = int.from_bytes(cursor.key(), "big") if is_there else 0
-            digest, arrivals = self._order_at(cursor) if is_there else (EMPTY_DIGEST, [])
+            digest, arrivals = self.order_at(cursor) if is_there else (EMPTY_DIGEST, [])
             if line > start + len(arrivals):
                 raise self.damaged(f"the order does not reach {line}")
             if line == start + len(arrivals):
                 return digest
-            before = self._order_at(cursor)[0] if cursor.prev() else EMPTY_DIGEST
+            before = self.order_at(cursor)[0] if cursor.prev() else beginning.digest
         return chained(before, [self.record(arrival).entry() for arrival in arrivals[: line - start]])
 
-    def _order_at(self, cursor: Any) -> tuple[bytes, list[int]]:
+    def _check_kept(self, transaction: Any, line: int) -> Beginning:
+        beginning = self.beginning(transaction)
+        if line < beginning.line:
+            raise Truncated(self.directory, beginning.line)
+        return beginning
+
+    def order_at(self, cursor: Any) -> tuple[bytes, list[int]]:
         """Returns the digest of the order at the end of this record, and the record's arrivals."""
         key = cursor.key()
-        content = self._verified(cursor.value(), b"order " + key, f"order {int.from_bytes(key, 'big')}")
+        content = self.verified(cursor.value(), b"order " + key, f"order {int.from_bytes(key, 'big')}")
         return bytes(content[:DIGEST_BYTES]), record_codec.arrivals(content[DIGEST_BYTES:])
 
     def record(self, arrival: int) -> Record:
@@ -123,13 +167,21 @@ class LmdbReader:
             return known
         with self.read(self._messages, buffers=True) as transaction, transaction.cursor() as cursor:
             if not seek(cursor, arrival):
-                raise self.damaged(f"message {arrival} is missing")
+                raise self._lost(transaction, arrival)
             batch, size = self._batch(cursor), len(cursor.value())
         start = batch[0].arrival
         if arrival >= start + len(batch):
             raise self.damaged(f"message {arrival} is missing")
         self._cache.add(batch, size)
         return batch[arrival - start]
+
+    def _lost(self, transaction: Any, arrival: int) -> DiskError:
+        """Returns why there is no message of this arrival, nor any before it: messages are truncated in the order
+        of their arrival, but only those that are green."""
+        beginning, lines = self.beginning(transaction), self._lines(transaction)
+        if beginning.line > 0 and arrival < lines.open_from:
+            return Truncated(self.directory, beginning.line)
+        return self.damaged(f"message {arrival} is missing")
 
     def _entries(self, transaction: Any, first: int) -> Iterator[Entry]:
         """Yields the messages from this arrival on, without bodies."""
@@ -148,17 +200,17 @@ class LmdbReader:
 
     # Identity
 
-    def _read_identity(self) -> Identity:
+    def _read_identity(self, upgradable: Sequence[int] = ()) -> Identity:
+        """Returns the identity of a disk of `FORMAT`, or of a format that can be brought to it."""
         with self.read(self._meta) as transaction:
             value = transaction.get(IDENTITY)
-        form, *identity = self.unpack(value, b"", "identity")
-        if form != FORMAT:
-            raise DiskError(
-                f"{self.directory} was written in format {form}; this version of corelkv reads {FORMAT}. "
-                "Use the version that wrote it, or another --data directory; a node that starts with an empty "
-                "one takes the log over from nodes that have it."
-            )
-        return Identity(*identity)
+        form, *names = self.unpack(value, b"", "identity")
+        if form != FORMAT and form not in upgradable:
+            way_out = _UPGRADE if form in UPGRADABLE else _OTHER_VERSION
+            found = f"{self.directory} was written in format {form}"
+            raise DiskError(f"{found}; this version of corelkv reads {FORMAT}. {way_out}")
+        cluster, node, uuid = names
+        return Identity(cluster, node, uuid, form)
 
     # Checksums
 
@@ -169,7 +221,8 @@ class LmdbReader:
         except WrongChecksum as error:
             raise self.damaged(f"{what} {error}") from None
 
-    def _verified(self, value: Bytes | None, place: bytes, what: str) -> Bytes:
+    def verified(self, value: Bytes | None, place: bytes, what: str) -> Bytes:
+        """Returns the content of a checked value. Raises if it is damaged or missing, and says what."""
         try:
             return verified(value, place)
         except WrongChecksum as error:

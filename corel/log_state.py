@@ -31,11 +31,24 @@ class LogState:
         self.disk = image.disk
         """Which disk this is."""
         self.is_voter = image.lines.is_voter
+        self.participants = image.lines.participants
+        """Which starts of which nodes took part in primary components, as far as this node knows."""
+        self.cut = image.lines.cut
+        """The first position of the green order that is kept; what was before it may be gone at any time."""
+        self.is_learned = image.lines.is_learned
+        """Whether the node knows of `committed` only by the green messages that it has taken over."""
+        self.established = image.lines.established
+        """The last primary component that is known to have been established."""
+        self.established_base = image.lines.established_base
+        """How long the queue was to which its members committed."""
         self.writer = LogWriter(self.queue, image.lines, config)
         self.counters: Counter[str] = Counter()
         self.foldable: tuple[int, dict[str, int]] | None = None
         """A green line, and incarnations by node: once every node's green line on disk has reached this one, the
         streams of these nodes up to these incarnations can be folded away."""
+        self._config = config
+        self._message_bytes = 0.0
+        """How large a message is on disk, on average over the log."""
         self._invariants = Invariants(self.queue) if config.debug_invariants else None
 
     @property
@@ -47,6 +60,34 @@ class LogState:
         """Binds the node to the generation of a cluster that it has met, before it takes any message of it."""
         self.generation, self.attempted_view = generation, NO_VIEW
         self.writer.touch()
+
+    @property
+    def floor(self) -> int:
+        """A node with fewer green messages than this is not brought up inside a view."""
+        config, green = self._config, self.writer.green_on_disk
+        return max(self.cut, green - self._affordable(config.recovery_messages_max, config.recovery_bytes_max), 0)
+
+    def truncate(self, line: int, log_bytes: int) -> None:
+        """Raises the cut as far as the retention allows. `line` is where the layer above would go on after a
+        restart, and `log_bytes` how large the log is on disk."""
+        config, green = self._config, self.writer.green_on_disk
+        self._message_bytes = log_bytes / max(1, green - self.cut)
+        least = 2 * config.recovery_messages_max  # whoever is in reach now still is when its view begins
+        kept = max(least, self._affordable(config.messages_kept, config.bytes_kept))
+        self.cut = max(self.cut, min(line, green - kept))
+
+    def _affordable(self, messages_max: int, bytes_max: int) -> int:
+        """Returns how many messages are within both bounds, by the average size of a message."""
+        if not self._message_bytes:
+            return messages_max
+        return min(messages_max, int(bytes_max / self._message_bytes))
+
+    def note_established(self, number: int, base: int) -> None:
+        """Notes that a primary component was established, whose members had committed to a queue of this length;
+        all of that is green here."""
+        if number > self.established:  # a node that lacks much waits for it to be on disk, and nobody else
+            self.established, self.established_base = number, base
+            self.writer.touch_later()
 
     def turn_green(self, count: int, effects: list[CorelEffect]) -> None:
         """Turns green the first `count` messages that are not yet, and reports them."""
@@ -69,4 +110,15 @@ class LogState:
             effects.append(persist)
 
     def _primaries(self) -> Primaries:
-        return Primaries(self.committed, self.attempted, self.attempted_view, self.generation, self.is_voter)
+        return Primaries(
+            self.committed,
+            self.attempted,
+            self.attempted_view,
+            self.generation,
+            self.is_voter,
+            self.participants,
+            self.cut,
+            self.is_learned,
+            self.established,
+            self.established_base,
+        )

@@ -45,6 +45,7 @@ class LogWriter:
         self._is_dirty = False
         self._to_log: list[Entry] = []
         self._to_green: list[Entry] = []
+        self._are_lines_behind = False
         self._greens_since: Milliseconds | None = None
         """Since when green messages wait to be written as green. There is no hurry: they are yellow on every
         member's disk."""
@@ -81,6 +82,10 @@ class LogWriter:
         return self._lines.green
 
     @property
+    def lines_on_disk(self) -> Lines:
+        return self._lines
+
+    @property
     def unwritten_greens(self) -> list[Entry]:
         """The last green messages, whose places in the green order are not on disk yet."""
         return self._greening + self._to_green
@@ -88,7 +93,7 @@ class LogWriter:
     @property
     def is_busy(self) -> bool:
         """Whether something is being written, or waits to be."""
-        return self._under_way is not None or self._is_dirty or bool(self._to_green)
+        return self._under_way is not None or self._is_dirty or self._has_leisurely
 
     # What is to be written
 
@@ -100,6 +105,16 @@ class LogWriter:
     def touch(self) -> None:
         """Asks for a write, if only of the lines."""
         self._is_dirty = True
+
+    def touch_later(self) -> None:
+        """Asks for a write of the lines when messages that have become green would be written: there is no
+        hurry."""
+        self._are_lines_behind = True
+
+    @property
+    def _has_leisurely(self) -> bool:
+        """Whether there is something to write without hurry."""
+        return bool(self._to_green) or self._are_lines_behind
 
     def then(self, continuation: Continuation) -> None:
         """Has `continuation` called once everything that is to be written by now is on disk, unless the view ends
@@ -116,9 +131,9 @@ class LogWriter:
         self._is_dirty = True
 
     def reach(self, machine: Machine, sequence: int) -> None:
-        """Notes that after the next write everything that this member sent up to this message is on disk."""
+        """Notes that everything that this member sent up to this message is on disk as soon as all that is to be
+        written by now is. That takes no write of its own: see `take_reached`."""
         self._points[machine] = sequence
-        self._is_dirty = True
 
     def turned_green(self, entries: Iterable[Entry]) -> None:
         """Adds messages that have become green to the next write. They are not worth a write of their own at once:
@@ -139,11 +154,11 @@ class LogWriter:
 
     def flush_greens(self) -> None:
         """Asks for a write of what has become green, without waiting for something else to write."""
-        self._is_dirty = self._is_dirty or bool(self._to_green)
+        self._is_dirty = self._is_dirty or self._has_leisurely
 
     def tick(self, now: Milliseconds) -> None:
         self._gathering.tick(now)
-        if self._to_green and self._greens_since is None:
+        if self._has_leisurely and self._greens_since is None:
             self._greens_since = now
         elif self._greens_since is not None and now >= self._greens_since + self._config.green_flush_ms:
             self._greens_since = None
@@ -151,13 +166,21 @@ class LogWriter:
 
     def next_deadline(self) -> Milliseconds:
         deadline = self._gathering.next_deadline()
-        if not self._to_green:
+        if not self._has_leisurely:
             return deadline
         if self._greens_since is None:
             return AT_ONCE
         return min(deadline, self._greens_since + self._config.green_flush_ms)
 
     # Writing
+
+    def take_reached(self) -> Mapping[Machine, int]:
+        """Returns up to which of each member's messages everything is on disk although nothing was written for
+        them: retransmissions that this node does not lack."""
+        if self._is_dirty or self._under_way is not None:
+            return {}
+        points, self._points = self._points, {}
+        return points
 
     def next_write(self, primaries: Primaries, may_wait: bool) -> Persist | None:
         """Returns the next write. Returns None if there is nothing to write, if a write is under way, or if it
@@ -180,7 +203,7 @@ class LogWriter:
         self._then_under_way, self._then = self._then, []
         self._logging, self._to_log = self._to_log, []
         self._greening, self._to_green = self._to_green, []
-        self._is_yellow_decided = self._is_dirty = False
+        self._is_yellow_decided = self._is_dirty = self._are_lines_behind = False
         self._greens_since = None
         return Persist(self._token, write)
 
@@ -218,6 +241,11 @@ class LogWriter:
             clock=self._clock,
             attempted_view=primaries.attempted_view,
             generation=primaries.generation,
+            participants=primaries.participants,
+            cut=primaries.cut,
+            is_learned=primaries.is_learned,
+            established=primaries.established,
+            established_base=primaries.established_base,
         )
 
     def _evict(self, entries: Iterable[Entry]) -> None:

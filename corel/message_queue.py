@@ -15,19 +15,19 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from operator import attrgetter
 
-from corel.messages import DIGEST_BYTES, EMPTY_DIGEST, Entry, MessageId, Stream, Vector
+from corel.messages import EMPTY_DIGEST, Entry, MessageId, Stream, Vector
 from transport import SEQUENCE_MAX, BrokenInvariant
 
 _timestamp_of = attrgetter("timestamp")
 
 
 def chained(digest: bytes, entries: Iterable[Entry]) -> bytes:
-    """Returns the digest of the order that continues the order of `digest` with these messages, bodies
-    included."""
+    """Returns the digest of the order that continues the order of `digest` with these messages, bodies included.
+    It is SHA-256, so that others can compute it from an exported log (decision 26)."""
     for entry in entries:
         (name, incarnation), sequence = entry.id
-        link = f"{name}.{incarnation}.{sequence}".encode() + entry.body_digest
-        digest = hashlib.blake2b(link, digest_size=DIGEST_BYTES, key=digest).digest()
+        link = f"{name}.{incarnation}.{sequence}".encode()
+        digest = hashlib.sha256(digest + link + entry.body_digest).digest()
     return digest
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
+from corel.participation import Participants
 from transport import Machine, Timestamp, ViewId
 
 Stream: TypeAlias = Machine
@@ -24,8 +25,13 @@ Vector: TypeAlias = tuple[tuple[Stream, int], ...]
 NOT_LOGGED = -1
 """The arrival of a message that has not been handed to the log, or never will be."""
 
-DIGEST_BYTES = 16
+DIGEST_BYTES = 32
 EMPTY_DIGEST = bytes(DIGEST_BYTES)
+"""The digest of an order without messages."""
+
+IDENTITY_BYTES = 16
+NO_IDENTITY = bytes(IDENTITY_BYTES)
+"""The generation of a node that knows of none."""
 
 NO_VIEW = ViewId(0, "", 0)
 """The view of an attempt that was never made, or that no longer matters, because the node is bound to a
@@ -35,11 +41,12 @@ generation."""
 def is_bound(committed: int, generation: bytes, attempted_view: ViewId) -> bool:
     """Returns whether a node is bound to its generation of the cluster: by a commitment, or because it has met a
     node that is bound. Otherwise the generation is that of an attempt in `attempted_view`, and may change."""
-    return committed > 0 or (attempted_view == NO_VIEW and generation != EMPTY_DIGEST)
+    return committed > 0 or (attempted_view == NO_VIEW and generation != NO_IDENTITY)
 
 
-def digest_of(content: bytes) -> bytes:
-    return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
+def identity_of(content: bytes) -> bytes:
+    """Returns a short name for a disk, or for a generation of the cluster."""
+    return hashlib.blake2b(content, digest_size=IDENTITY_BYTES).digest()
 
 
 class Color(StrEnum):
@@ -75,7 +82,7 @@ class Entry:
         self.view = view
         """The view in which it was first sent."""
         self.body = body
-        self.body_digest = EMPTY_DIGEST if body is None else digest_of(body)
+        self.body_digest = EMPTY_DIGEST if body is None else hashlib.sha256(body).digest()
         """What the digests of the order say of the body, also when it is no longer in memory."""
         self.size = size if body is None else len(body)
         self.arrival = NOT_LOGGED
@@ -133,10 +140,32 @@ class State:
     """The view in which `attempted` was attempted."""
     disk: bytes
     """Which disk this is: the generation of a new cluster is drawn from the disks of its first attempt."""
+    participants: Participants = ()
+    """Which starts of which nodes took part in primary components, as far as its sender remembers."""
+    cut: int = 0
+    """The first position of the green order that its sender can retransmit."""
+    is_learned: bool = False
+    """Whether its sender knows of `committed` only by its green messages, and not its yellow zone (`learning`)."""
+    established: int = 0
+    """The last primary component that its sender knows to have been established."""
+    established_base: int = 0
+    """How long the queue was to which the members of that committed."""
 
     @property
     def is_bound(self) -> bool:
         return is_bound(self.committed, self.generation, self.attempted_view)
+
+    @property
+    def knowledge(self) -> tuple[int, bool, int]:
+        """Orders members by what they know of primary components: those that know the yellow zone of the last one
+        come before those that have only learned of it, and of these, those with more green messages do."""
+        has_zone = self.committed > 0 and not self.is_learned
+        return self.committed, has_zone, 0 if has_zone else self.green
+
+    def has_zone_of(self, established: int) -> bool:
+        """Whether the member has everything, green or yellow and in its order, that is green at a member which
+        knows of no later primary component that was established than this one."""
+        return self.committed >= established > 0 and not self.is_learned
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 The reader is registered in LMDB's table of readers, so that the node does not use the pages again that it reads.
 (Without that, a page could change under a transaction: the reader would see damage where there is none.) While a
 transaction lasts, the node's file grows by what it writes, so transactions are short here: messages and the green
-order are only ever appended to, and can be read bit by bit. The writer never waits for a reader.
+order never change until they are truncated, and can be read bit by bit. The writer never waits for a reader.
 
 A stopped node's directory may be on a file system that is mounted read-only. LMDB does without the table then."""
 
@@ -109,7 +109,8 @@ class ReadOnlyLog(LmdbReader):
 
     def green_messages(self, first: int, line: int) -> Iterator[GreenMessage]:
         """Yields the green messages from this position up to the line. Compares the digests that are on disk with
-        what it reads."""
+        what it reads. Raises `Truncated` where they are no longer kept, which may be in the middle: the node goes
+        on truncating."""
         position, digest = first, self.green_digest(first)
         while position < line:
             for start, said, arrivals in self._order_from(position):
@@ -129,12 +130,13 @@ class ReadOnlyLog(LmdbReader):
         found: list[tuple[int, bytes, list[int]]] = []
         end = position
         with self.read(self._order) as transaction, transaction.cursor() as cursor:
+            self._check_kept(transaction, position)
             is_there = seek(cursor, position)
             while is_there and end - position < _ORDER_AT_ONCE:
                 start = int.from_bytes(cursor.key(), "big")
                 if start > end or (found and start != end):
                     raise self.damaged(f"the order goes from {end} to {start}")
-                digest, arrivals = self._order_at(cursor)
+                digest, arrivals = self.order_at(cursor)
                 found.append((start, digest, arrivals))
                 end = start + len(arrivals)
                 is_there = cursor.next()

@@ -9,8 +9,11 @@ from typing import Any
 
 from corel.checked_values import Bytes
 from corel.messages import MessageId
+from corel.participation import Participant
 from corel.storage import Lines, Record
 from transport import Machine, ViewId
+
+_LINES_OF_FORMAT_5 = 15
 
 
 def arrivals_to_bytes(arrivals: Sequence[int]) -> bytes:
@@ -71,12 +74,22 @@ def lines_to_list(lines: Lines) -> list[object]:
         lines.clock,
         list(lines.attempted_view),
         lines.generation,
+        [part for participant in lines.participants for part in participant],
+        lines.cut,
+        lines.is_learned,
+        lines.established,
+        lines.established_base,
     ]
 
 
 def lines(item: Any) -> Lines:
+    """Reads lines of this format, or of format 5, whose logs began at 0 and remembered no participants."""
+    if len(item) == _LINES_OF_FORMAT_5:
+        item = [*item, [], 0, False, 0, 0]
     flat = item[7]
     streams = tuple((Machine(name, number), last) for name, number, last in zip(*[iter(flat)] * 3, strict=True))
     folded = tuple(zip(item[8][::2], item[8][1::2], strict=True))
-    *numbers, attempted_view, generation = item[9:]
-    return Lines(*[*item[:7], streams, folded, *numbers, ViewId(*attempted_view), generation])
+    *numbers, attempted_view, generation, flat = item[9 : _LINES_OF_FORMAT_5 + 1]
+    participants = tuple(Participant(*three) for three in zip(*[iter(flat)] * 3, strict=True))
+    begun = [*item[:7], streams, folded, *numbers, ViewId(*attempted_view), generation, participants]
+    return Lines(*begun, *item[_LINES_OF_FORMAT_5 + 1 :])

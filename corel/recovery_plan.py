@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from zlib import crc32
 
-from corel.messages import MessageId, State, Stream, digest_of
+from corel.messages import MessageId, State, Stream, identity_of
+from corel.participation import Doubt, doubts, joint_memory
 from corel.quorum import Roster
 from transport import BrokenInvariant, Machine
 
@@ -45,6 +46,18 @@ class Contradiction(BrokenInvariant):
         ]
 
 
+class OutOfReach(Contradiction):
+    """Members that lack messages which nobody in the view can retransmit, because they are truncated. No disk is
+    wrong: they leave, and take over what they lack outside the view (decision 28). Mostly heartbeats keep them out
+    of it; they are in one only if the log was cut meanwhile."""
+
+    def __init__(self, laggards: Iterable[Machine], others: Iterable[Machine]) -> None:
+        super().__init__("members lack messages that the others have truncated", (laggards, others))
+
+    def unbelieved(self, roster: Roster) -> list[Machine]:
+        return self.sides[0]
+
+
 class OtherGenerations(Contradiction):
     """Members that are bound to different generations of the cluster. No disk is wrong, so nobody has to stop:
     they ignore each other's datagrams, and their view ends because they do not hear each other. They share one
@@ -63,7 +76,9 @@ class Plan:
     attempted: int
     """The highest attempt that any member knows of."""
     representatives: tuple[Machine, ...]
-    """The members whose last committed primary is `committed`."""
+    """The members that know most of the primary component `committed`."""
+    is_learned: bool
+    """Whether even they know of it only by its green messages. A majority always has a member that knows more."""
     representative: Machine
     """The one that retransmits for all of them."""
     green: int
@@ -74,15 +89,21 @@ class Plan:
     base_digest: bytes
     priority_from: int | None
     """The position at which the retransmission of priority messages begins. None if all members are
-    representatives: step 4 skips it then."""
+    representatives: step 4 skips it then. A member whose green line is before it has what is in between as yellow
+    messages, in the same order."""
     voters: tuple[str, ...]
     """The members that count towards a majority once all have recovered."""
     restored: tuple[Machine, ...]
-    """The members whose disks had lost their data, and which count from now on (trap 7)."""
+    """The members whose disks had lost their data, and which count from their next commitment on (trap 7)."""
+    doubts: Mapping[Machine, Doubt]
+    """The members whose votes do not count, or have to be restored, because others remember more than their disks
+    do."""
     generation: bytes
     """The generation of the cluster: what any member is bound to, or what the next attempt is made with."""
     is_generation_final: bool
     """Whether any member is bound to it."""
+    established: tuple[int, int]
+    """The last primary component that any member knows to have been established, and how long its base was."""
 
 
 def make_plan(states: Mapping[Machine, State], roster: Roster) -> Plan:
@@ -96,7 +117,8 @@ def make_plan(states: Mapping[Machine, State], roster: Roster) -> Plan:
         OtherGenerations,
     )
     committed = max(state.committed for state in states.values())
-    representatives = [member for member in members if states[member].committed == committed]
+    most = max(state.knowledge for state in states.values())
+    representatives = [member for member in members if states[member].knowledge == most]
     green = max(state.green for state in states.values())
     first = states[representatives[0]]
     _check_equal(
@@ -115,8 +137,19 @@ def make_plan(states: Mapping[Machine, State], roster: Roster) -> Plan:
     if beyond:
         what = f"a green line is at {green}, but primary {committed} agrees to {yellow} only (Yellow)"
         raise Contradiction(what, (beyond, set(representatives) - set(beyond)))
-    others = [states[member].green for member in members if member not in representatives]
-    voters = [member for member in members if states[member].is_voter]
+    established = max((state.established, state.established_base) for state in states.values())
+    others = [member for member in members if member not in representatives]
+    lacking = [member for member in others if not states[member].has_zone_of(established[0])]
+    lacking_from = min([states[member].green for member in lacking], default=None)
+    representative = max(representatives, key=lambda member: _usefulness(states[member], lacking_from))
+    cut = states[representative].cut
+    laggards = [member for member in lacking if states[member].green < cut]
+    if laggards:
+        raise OutOfReach(laggards, set(members) - set(laggards))
+    priority_from = min([max(cut, states[member].green) for member in others], default=None)
+    memory = joint_memory(state.participants for state in states.values())
+    doubted = doubts({member: state.attempted for member, state in states.items()}, memory)
+    voters = [member for member in members if states[member].is_voter and member not in doubted]
     restored = [member for member in members if member not in voters]
     if not roster.restores_vote(voter.name for voter in voters):
         restored = []
@@ -124,17 +157,26 @@ def make_plan(states: Mapping[Machine, State], roster: Roster) -> Plan:
         committed=committed,
         attempted=max(state.attempted for state in states.values()),
         representatives=tuple(representatives),
-        representative=max(representatives, key=lambda member: states[member].green),
+        is_learned=not most[1] and committed > 0,
+        representative=representative,
         green=green,
         yellow=yellow,
         base=first.base,
         base_digest=first.base_digest,
-        priority_from=min(others) if others else None,
+        priority_from=priority_from,
         voters=tuple(member.name for member in sorted((*voters, *restored))),
         restored=tuple(restored),
+        doubts={member: doubt for member, doubt in doubted.items() if states[member].is_voter},
         generation=_generation(states.values()),
         is_generation_final=any(state.is_bound for state in states.values()),
+        established=established,
     )
+
+
+def _usefulness(state: State, lacking_from: int | None) -> tuple[bool, int]:
+    """Orders representatives: first those that still have what other members lack, then those with a higher green
+    line."""
+    return lacking_from is None or state.cut <= lacking_from, state.green
 
 
 def _generation(states: Collection[State]) -> bytes:
@@ -148,7 +190,7 @@ def _generation(states: Collection[State]) -> bytes:
     last = max(states, key=lambda state: (state.is_bound, state.attempted, state.attempted_view))
     if last.attempted or last.is_bound:
         return last.generation
-    return digest_of(b"".join(sorted(state.disk for state in states)))
+    return identity_of(b"".join(sorted(state.disk for state in states)))
 
 
 def _check_equal(

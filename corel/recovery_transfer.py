@@ -14,7 +14,18 @@ from typing import TypeAlias
 from corel.config import CorelConfig
 from corel.log_writer import LogWriter
 from corel.message_queue import MessageQueue, chained
-from corel.messages import Copy, Entry, GreenDigests, MessageId, Payload, Priority, Reds, State, Stream
+from corel.messages import (
+    EMPTY_DIGEST,
+    Copy,
+    Entry,
+    GreenDigests,
+    MessageId,
+    Payload,
+    Priority,
+    Reds,
+    State,
+    Stream,
+)
 from corel.recovery_plan import Contradiction, Plan, red_shares
 from corel.retransmission import Merge, batches
 from corel.storage import LogReader
@@ -50,7 +61,8 @@ class RecoveryTransfer:
         self._counters = counters
         self._priority_next = plan.yellow if plan.priority_from is None else plan.priority_from
         self._are_prefixes_checked = plan.priority_from is None
-        self._order: list[MessageId] = []
+        has_already = queue.yellow[: max(0, self._priority_next - queue.green)]
+        self._order: list[MessageId] = [entry.id for entry in has_already]
         self._merge: Merge | None = None
         self._accepted: list[Entry] = []
         self._outgoing: Iterator[Payload] = iter(())
@@ -106,14 +118,14 @@ class RecoveryTransfer:
         """Returns the digests of our order at the green lines of all members."""
         queue = self._queue
         lines = [self._states[member].green for member in sorted(self._states)]
-        return GreenDigests(
-            tuple(
-                self._reader.green_digest(line)
-                if line <= queue.green
-                else chained(queue.green_digest, queue.yellow[: line - queue.green])
-                for line in lines
-            )
-        )
+        return GreenDigests(tuple(self._digest_at(line, queue) for line in lines))
+
+    def _digest_at(self, line: int, queue: MessageQueue) -> bytes:
+        if line > queue.green:
+            return chained(queue.green_digest, queue.yellow[: line - queue.green])
+        if line < self._states[self._me].cut:
+            return EMPTY_DIGEST  # of a representative: nobody compares it
+        return self._reader.green_digest(line)
 
     def on_green_digests(self, message: Message, green_digests: GreenDigests, refuse: Refuse) -> None:
         """Compares the members' green prefixes with the representative's; raises `Contradiction` if they
@@ -127,7 +139,12 @@ class RecoveryTransfer:
         self._writer.reach(message.sender, message.sequence)
         members = sorted(self._states)
         pairs = zip(members, digests, strict=True)
-        differing = [member for member, digest in pairs if self._states[member].green_digest != digest]
+        cut = self._states[self._plan.representative].cut
+        differing = [
+            member
+            for member, digest in pairs
+            if self._states[member].green >= cut and self._states[member].green_digest != digest
+        ]
         if differing:
             agreeing = [member for member in members if member not in differing]
             raise Contradiction(

@@ -57,7 +57,10 @@ class Replica:
         self.group.port_unreachable(machine, now)
 
     def tick(self, now: Milliseconds) -> list[ReplicaEffect]:
-        effects = self._from_group(self.group.tick(now)) if now >= self.group.next_deadline() else []
+        effects: list[ReplicaEffect] = []
+        if now >= self.group.next_deadline():
+            self.group.report_progress(self.log.progress)
+            effects = self._from_group(self.group.tick(now))
         if now >= self.log.next_deadline():
             effects += self._from_log(self.log.tick(now))
         return effects

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from corel.message_queue import MessageQueue
-from corel.messages import EMPTY_DIGEST, NO_VIEW, Entry, MessageId, Vector
+from corel.messages import EMPTY_DIGEST, NO_IDENTITY, NO_VIEW, Entry, MessageId, Vector
+from corel.participation import Participants
 from transport import BrokenInvariant, ViewId
 
 
@@ -27,6 +28,11 @@ class Primaries(NamedTuple):
     attempted_view: ViewId
     generation: bytes
     is_voter: bool
+    participants: Participants = ()
+    cut: int = 0
+    is_learned: bool = False
+    established: int = 0
+    established_base: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +59,19 @@ class Lines:
     """No message in the log has a higher clock."""
     attempted_view: ViewId = NO_VIEW
     """The view in which `attempted` was attempted, if the node was not bound to a generation yet."""
-    generation: bytes = EMPTY_DIGEST
+    generation: bytes = NO_IDENTITY
     """The generation of the cluster with which it was attempted; final once the node is bound to it."""
+    participants: Participants = ()
+    """Which starts of which nodes took part in primary components."""
+    cut: int = 0
+    """The first position of the green order that is kept: what was before it has been truncated, or was never
+    here."""
+    is_learned: bool = False
+    """Whether the node knows of `committed` only by the green messages that it has taken over (`learning`)."""
+    established: int = 0
+    """The last primary component that is known to have been established; 0 if none is."""
+    established_base: int = 0
+    """How long the queue was to which its members committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +148,7 @@ class LogReader(Protocol):
         """Returns the digest of the green order up to this line, which is not beyond the green line on disk."""
 
 
-def restore(lines: Lines, yellow: Yellow, logged: Iterable[Entry], disk: bytes = EMPTY_DIGEST) -> Image:
+def restore(lines: Lines, yellow: Yellow, logged: Iterable[Entry], disk: bytes = NO_IDENTITY) -> Image:
     """Returns what a node starts with. `logged` is everything from `lines.open_from` on, in the order of
     arrival."""
     queue = MessageQueue()

@@ -15,6 +15,7 @@ from corel.config import CorelConfig
 from corel.effects import CorelEffect, CorelEvent, Multicast, Queued, Reordered, StageChanged, Yellowed
 from corel.log_state import LogState
 from corel.messages import Attempt, Color, Commit, GreenDigests, Payload, Priority, Reds, State
+from corel.participation import DOUBTS, Participants, joint_memory, remembering_attempt, remembering_commitment
 from corel.quorum import Roster
 from corel.recovery_plan import Contradiction, Plan, make_plan
 from corel.recovery_transfer import RecoveryTransfer
@@ -139,6 +140,11 @@ class ViewRecovery:
             self._state.generation,
             self._state.attempted_view,
             self._state.disk,
+            self._state.participants,
+            self._state.cut,
+            self._state.is_learned,
+            self._state.established,
+            self._state.established_base,
         )
         self._multicast(state, effects)
 
@@ -162,6 +168,9 @@ class ViewRecovery:
             "priority_from": plan.priority_from,
         }
         effects.append(Journal(CorelEvent.STATES_EXCHANGED, str(self._view.id), Cause.STATES, details))
+        for member, doubt in plan.doubts.items():
+            doubted: dict[str, object] = {"machine": str(member), "detail": DOUBTS[doubt]}
+            effects.append(Journal(CorelEvent.VOTE_DOUBTED, str(self._view.id), Cause.STATES, doubted))
         if plan.is_generation_final and not self._state.is_bound:
             self._state.bind(plan.generation)
             self._report_stage(Cause.STATES, effects)
@@ -254,9 +263,10 @@ class ViewRecovery:
             details: dict[str, object] = {"ids": [entry.id for entry in demoted], "count": len(demoted)}
             effects.append(Journal(CorelEvent.DEMOTED, str(self._view.id), Cause.STATES, details))
         if is_changed:
-            self._state.committed = plan.committed
+            self._state.committed, self._state.is_learned = plan.committed, plan.is_learned
             self._decide_yellow(effects)
             effects.append(Reordered())
+        self._state.note_established(*plan.established)
         self._share_reds(effects)
 
     def _share_reds(self, effects: list[CorelEffect]) -> None:
@@ -287,11 +297,7 @@ class ViewRecovery:
         """Begins the establishment if the members are a majority. They all have the same messages in the same
         order and, in memory, the same colours."""
         plan = self._the_plan()
-        if self._me in plan.restored and not self._state.is_voter:
-            self._state.is_voter = True
-            self._writer.touch()
-            effects.append(Journal(CorelEvent.VOTER, str(self._view.id), Cause.RECOVERED))
-        if self._roster.is_majority(plan.voters):
+        if self._roster.is_majority(plan.voters) and not plan.is_learned:
             self._establish(effects)
         else:
             self._end_without_primary(Cause.NO_MAJORITY, effects)
@@ -302,6 +308,7 @@ class ViewRecovery:
         """Phase one: the attempt is sent once it is on disk."""
         state = self._state
         state.attempted = self._the_plan().attempted + 1
+        state.participants = remembering_attempt(self._joint_memory(), self._view.members)
         if not state.is_bound:
             state.attempted_view, state.generation = self._view.id, self._the_plan().generation
         self._writer.touch()
@@ -324,7 +331,11 @@ class ViewRecovery:
             self._end_without_primary(Cause.ORDERS_DIFFER, effects)
             return
         was_bound = state.is_bound
-        state.committed = state.attempted
+        state.committed, state.is_learned = state.attempted, False
+        state.participants = remembering_commitment(state.participants, self._view.members, state.committed)
+        if not state.is_voter:  # it is restored, and all members remember by now which disk has the vote
+            state.is_voter = self._me in self._the_plan().restored
+            effects.append(Journal(CorelEvent.VOTER, str(self._view.id), Cause.RECOVERED))
         self.phase = Phase.COMMITS
         self._queue.turn_yellow()
         self._decide_yellow(effects)
@@ -343,6 +354,7 @@ class ViewRecovery:
         if self.stage is not Stage.ESTABLISHING or len(self._commits) < len(self._view.members):
             return
         self._state.turn_green(len(self._queue) - self._queue.green, effects)
+        self._state.note_established(self._state.committed, self._queue.base)
         self._enter(Stage.PRIMARY, Phase.PRIMARY, Cause.COMMITTED_BY_ALL, effects)
         details: dict[str, object] = {"number": commit.number, "members": list(map(str, self._view.members))}
         effects.append(Journal(CorelEvent.ESTABLISHED, str(self._view.id), Cause.COMMITTED_BY_ALL, details))
@@ -359,6 +371,9 @@ class ViewRecovery:
         """Has the yellow zone written as it is now."""
         self._writer.decide_yellow()
         effects.append(Yellowed(self._queue.green, tuple(self._queue.yellow), self._view.id))
+
+    def _joint_memory(self) -> Participants:
+        return joint_memory(state.participants for state in self._states.values())
 
     # Streams of old incarnations
 

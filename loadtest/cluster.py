@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,6 +21,13 @@ HOST = "127.0.0.1"
 _READY_SECONDS = 60.0
 _STOP_SECONDS = 15.0
 _UDP_PORTS = (20_000, 30_000)
+
+_SETTINGS = """\
+# The audit reads all of the log and asks for the fate of every write, so nothing is truncated.
+[log]
+messages_kept = 1_000_000_000
+bytes_kept = 1_000_000_000_000
+"""
 
 
 class OwnCluster:
@@ -40,8 +47,10 @@ class OwnCluster:
             *(sys.executable, "-m", "kvstore", "cluster", "--chaos", "--nodes", str(self._count)),
             *("--http-port", str(self._http_port), "--port", str(self._udp_port), "--data", str(self._directory)),
         )
+        settings = self._output.with_name("nodes.toml")
+        settings.write_text(_SETTINGS)
         with open(self._output, "wb") as output:
-            self._process = start_process(command, output)
+            self._process = start_process(command, output, {"CORELKV_CONFIG": str(settings), **os.environ})
         try:
             self._await_ready()
         except BaseException:
@@ -93,10 +102,13 @@ class OwnCluster:
                 time.sleep(0.2)
 
 
-def start_process(command: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
+def start_process(
+    command: Sequence[str], output: IO[bytes], environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
     """Starts a process that a Ctrl-C in the terminal does not reach, and that is stopped if this one is killed."""
     return subprocess.Popen(
         command,
+        env=environment,
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,

@@ -7,6 +7,7 @@ membership is below it.
 from membership.config import MembershipConfig
 from membership.effects import (
     ChangeStarted,
+    LeftBehind,
     MembershipEffect,
     MembershipEvent,
     Refused,
@@ -15,6 +16,7 @@ from membership.effects import (
 )
 from membership.group import Group
 from membership.interface import Membership
+from membership.messages import Progress
 from membership.stages import CHANGE_CAUSES
 
 __all__ = [
@@ -22,7 +24,9 @@ __all__ = [
     "Membership",
     "MembershipConfig",
     "MembershipEffect",
+    "Progress",
     "ChangeStarted",
+    "LeftBehind",
     "Refused",
     "Unicast",
     "ViewChanged",

@@ -23,6 +23,7 @@ from membership.messages import (
     Presence,
     Probe,
     ProbeReply,
+    Progress,
 )
 from transport import DECODE_ARRAY_MAX, NAME_BYTES_MAX, SEQUENCE_MAX, Acks, DecodeError, Machine, ViewId
 
@@ -36,7 +37,7 @@ def encode(group_frame: GroupFrame) -> bytes:
     elif isinstance(group_frame, Presence):
         kind = _PRESENCE
         fields = [table.view(group_frame.view), table.all(group_frame.members), table.all(group_frame.heard)]
-        fields.append(table.acks(group_frame.controls))
+        fields += [table.acks(group_frame.controls), list(group_frame.progress)]
     else:
         kind = _PROBE if isinstance(group_frame, Probe) else _PROBE_REPLY
         fields = [group_frame.number]
@@ -72,8 +73,14 @@ def _control_fields(control: Control, table: _Table) -> tuple[int, list[object]]
 
 def _group_frame(kind: object, places: _Places, fields: list[object]) -> GroupFrame:
     if kind == _PRESENCE:
-        view, members, heard, controls = fields
-        return Presence(places.view(view), places.all(members), places.all(heard), places.acks(controls))
+        view, members, heard, controls, progress = fields
+        return Presence(
+            places.view(view),
+            places.all(members),
+            places.all(heard),
+            places.acks(controls),
+            _progress(progress),
+        )
     if kind in (_PROBE, _PROBE_REPLY):
         (number,) = fields
         return Probe(_natural(number)) if kind == _PROBE else ProbeReply(_natural(number))
@@ -154,6 +161,11 @@ def _machine(name: object, incarnation: object) -> Machine:
     if type(name) is not str or not 0 < len(name.encode()) <= NAME_BYTES_MAX:
         raise ValueError("a machine's name is text of 1 to 64 bytes")
     return Machine(name, _natural(incarnation))
+
+
+def _progress(item: object) -> Progress:
+    epoch, decided, line, known, floor = map(_natural, _list(item))
+    return Progress(epoch, decided, line, known, floor)
 
 
 def _natural(item: object) -> int:

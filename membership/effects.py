@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from membership.messages import Progress
 from transport import Datagram, Machine, Service, TransportEffect, View
 
 
@@ -50,4 +51,13 @@ class Refused:
     messages: tuple[tuple[Service, bytes], ...]
 
 
-MembershipEffect: TypeAlias = TransportEffect | Unicast | ChangeStarted | ViewChanged | Refused
+@dataclass(frozen=True, slots=True)
+class LeftBehind:
+    """This machine is too far behind a foreign one to join it, as heartbeats say. If there are several such
+    machines, it is the one that has got furthest. Repeated every `presence_ms` while it is so."""
+
+    machine: Machine
+    progress: Progress
+
+
+MembershipEffect: TypeAlias = TransportEffect | Unicast | ChangeStarted | ViewChanged | Refused | LeftBehind

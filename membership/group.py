@@ -19,9 +19,27 @@ from membership.config import MembershipConfig
 from membership.departures import Departures
 from membership.detector import FailureDetector
 from membership.early_frames import EarlyFrames, view_of
-from membership.effects import ChangeStarted, MembershipEffect, MembershipEvent, Refused, Unicast, ViewChanged
+from membership.effects import (
+    ChangeStarted,
+    LeftBehind,
+    MembershipEffect,
+    MembershipEvent,
+    Refused,
+    Unicast,
+    ViewChanged,
+)
 from membership.failed_joins import FailedJoins
-from membership.messages import AttemptJoin, Control, GroupFrame, Join, Machines, Presence, Probe, ProbeReply
+from membership.messages import (
+    AttemptJoin,
+    Control,
+    GroupFrame,
+    Join,
+    Machines,
+    Presence,
+    Probe,
+    ProbeReply,
+    Progress,
+)
 from membership.neighbours import Neighbours
 from membership.protocol import MachineSet, MembershipProtocol
 from membership.repetition import Repetition
@@ -108,6 +126,8 @@ class Group:
         self._early = EarlyFrames(config)
         self._presence_at = now + config.presence_ms * random.random()
         self._response_at = NEVER
+        self._left_behind_at = AT_ONCE
+        """Before this time it is not reported again that this machine is behind others."""
         self._probes = 0
         self._heard_before: Machines = ()
         """The machines that had been heard lately when our last heartbeat was sent."""
@@ -159,6 +179,9 @@ class Group:
 
     def solicit(self, machines: Iterable[Machine]) -> None:
         self._lansis.solicit(machines)
+
+    def report_progress(self, progress: Progress) -> None:
+        self._neighbours.progress = progress
 
     # Inputs
 
@@ -411,8 +434,10 @@ class Group:
             effects.extend(self._closed.answers_due(self._now))
 
     def _look_around(self, effects: list[MembershipEffect]) -> None:
-        """Looks for machines that have left and for foreign views to join."""
+        """Looks for machines that have left, for foreign views to join and for machines that are far ahead."""
         protocol = self._protocol
+        if self._now >= self._left_behind_at:
+            self._report_if_behind(effects)
         is_time = self._attempts.look(self._now)
         if protocol.stage is not Stage.IDLE:
             self._break_with(self._departures.from_change(self._now), Cause.DEPARTED, effects)
@@ -421,12 +446,18 @@ class Group:
         if is_time and self._is_whole() and protocol.stage is Stage.IDLE:
             self._execute(protocol.attempt(), effects)
 
+    def _report_if_behind(self, effects: list[MembershipEffect]) -> None:
+        ahead = self._neighbours.furthest_ahead(self._needed(), self._now)
+        if ahead is not None:
+            self._left_behind_at = self._now + self.config.presence_ms
+            effects.append(LeftBehind(*ahead))
+
     def _send_presence(self, effects: list[MembershipEffect]) -> None:
         view = self._protocol.view
         self._heard_before = self._neighbours.heard_lately(self._now)
-        needed = self._protocol.current | self._protocol.join_machines
-        heard = self._neighbours.willing(needed, self._now)[: self._transport_config.members_max]
-        presence = Presence(view.id, view.members, heard, self._protocol.dag.received())
+        heard = self._neighbours.willing(self._needed(), self._now)[: self._transport_config.members_max]
+        controls = self._protocol.dag.received()
+        presence = Presence(view.id, view.members, heard, controls, self._neighbours.progress)
         effects.append(Broadcast(self._datagram(presence)))
         is_pending = self._protocol.stage is not Stage.IDLE or self._protocol.dag.has_pending()
         period_ms = self.config.presence_pending_ms if is_pending or self._has_news else self.config.presence_ms
@@ -444,8 +475,7 @@ class Group:
 
     def _break_with_older_incarnations(self, sender: Machine, effects: list[MembershipEffect]) -> None:
         """Breaks with older incarnations of the sender: a message of a newer one proves that they are dead."""
-        known = self._protocol.current | self._protocol.join_machines
-        older = [m for m in known if m.name == sender.name and m.incarnation < sender.incarnation]
+        older = [m for m in self._needed() if m.name == sender.name and m.incarnation < sender.incarnation]
         self._break_with(older, Cause.RESTARTED, effects)
 
     def _require_covers(self, effects: list[MembershipEffect]) -> None:
@@ -455,6 +485,10 @@ class Group:
                 effects.extend(self._lansis.require(cover, self._now))
 
     # Helpers
+
+    def _needed(self) -> MachineSet:
+        """The machines with which this one is in a view or in a join."""
+        return self._protocol.current | self._protocol.join_machines
 
     def _may_join(self, machines: MachineSet) -> bool:
         if self._protocol.stage is Stage.IDLE and not self._is_whole():

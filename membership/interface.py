@@ -1,8 +1,8 @@
 """What the layer above may rely on, whichever membership is below it.
 
 The Transis membership (`group.Group`) is one implementation. A client-server membership for wide-area networks, or
-one that only ever forms primary partitions, would be others: `corel/` uses `Membership` and the effects, and
-nothing else of the package.
+one that only ever forms primary partitions, would be others: `corel/` uses `Membership`, `Progress` and the
+effects, and nothing else of the package.
 
 The order of effects is the contract:
 
@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from membership.effects import MembershipEffect
+from membership.messages import Progress
 from transport import Datagram, FlowFigures, Machine, Milliseconds, Service, View, ViewId
 
 
@@ -59,6 +60,10 @@ class Membership(Protocol):
 
     def solicit(self, machines: Iterable[Machine]) -> None:
         """Asks members for their marks, which may have been lost."""
+
+    def report_progress(self, progress: Progress) -> None:
+        """Tells other machines, with the next heartbeats, how far the layer above has got here. Machines that are
+        out of reach of each other do not join; `LeftBehind` says that this machine is the one behind."""
 
     def receive(self, datagram: Datagram, now: Milliseconds) -> list[MembershipEffect]: ...
 

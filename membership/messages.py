@@ -11,7 +11,7 @@ and are not repeated.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from transport import Acks, Machine, ViewId
 
@@ -111,14 +111,46 @@ class Control:
         return {"kind": kind, "machines": list(map(str, self.body.faults)), "clock": self.clock}
 
 
+class Progress(NamedTuple):
+    """How far the layer above has got at one machine."""
+
+    epoch: int
+    """Orders machines by what they know of the last decisions."""
+    decided: int
+    """The epoch in which the end of its final order was decided: a machine of this epoch, or of a later one, has
+    everything that is final here."""
+    line: int
+    """How far its final order goes."""
+    known: int
+    """How far it has everything that may be final at a machine whose order was decided in an epoch up to its
+    own."""
+    floor: int
+    """A machine that has less than this is out of reach: it would not be brought up inside a view, because all
+    members of the view would wait for it."""
+
+    def is_behind(self, other: Progress) -> bool:
+        """Whether this is too far behind the other for a view of both. Against what was decided in a later epoch,
+        nothing counts that it has beyond its line."""
+        return (self.line if other.decided > self.epoch else self.known) < other.floor
+
+    def is_in_reach_of(self, other: Progress) -> bool:
+        """Whether neither is behind the other."""
+        return not (self.is_behind(other) or other.is_behind(self))
+
+
+NO_PROGRESS = Progress(0, 0, 0, 0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """The heartbeat: its sender's view, the machines it hears, and which control messages it has."""
+    """The heartbeat: its sender's view, the machines it hears, which control messages it has, and how far the
+    layer above it has got."""
 
     view: ViewId
     members: Machines
     heard: Machines
     controls: Acks
+    progress: Progress = NO_PROGRESS
 
 
 @dataclass(frozen=True, slots=True)

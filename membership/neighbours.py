@@ -6,6 +6,10 @@ instead of views that merge and break for ever.
 
 A machine that has to back off is also left out of what our heartbeats say we hear. It then knows that we would not
 answer, and neither it nor its members ask in vain.
+
+A machine whose log is far behind ours, or ours behind its, is treated in the same way: all members of a view would
+wait until the one that is behind has caught up, so it is brought up outside the view first. Members are not parted
+by this.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from membership.config import MembershipConfig
-from membership.messages import Machines, Presence
+from membership.messages import NO_PROGRESS, Machines, Presence, Progress
 from transport import NEVER, Machine, Milliseconds, ViewId
 
 _HEARTBEATS = 5.0
@@ -37,6 +41,8 @@ class Neighbours:
     def __init__(self, me: Machine, config: MembershipConfig) -> None:
         self._me = me
         self._config = config
+        self.progress = NO_PROGRESS
+        """How far the layer above has got at this machine."""
         self._neighbours: dict[Machine, _Neighbour] = {}
         self._newest: dict[str, int] = {me.name: me.incarnation}
         self._mutual_since: dict[ViewId, Milliseconds] = {}
@@ -96,9 +102,22 @@ class Neighbours:
         return named is not None and named > view
 
     def willing(self, needed: frozenset[Machine], now: Milliseconds) -> Machines:
-        """Returns the machines that have been heard lately, but not those that have to back off: a heartbeat that
-        leaves them out tells them not to ask. `needed` are not left out: with those we are in a view or a join."""
-        return tuple(m for m in self.heard_lately(now) if m in needed or not self._is_waiting(m, now))
+        """Returns the machines that have been heard lately, but not those that have to back off or are out of
+        reach: a heartbeat that leaves them out tells them not to ask. `needed` are not left out: with those we are
+        in a view or a join."""
+        return tuple(m for m in self.heard_lately(now) if m in needed or not self._is_refused(m, now))
+
+    def furthest_ahead(self, needed: frozenset[Machine], now: Milliseconds) -> tuple[Machine, Progress] | None:
+        """Returns the machine that has got furthest of those that were heard lately and that this one is behind,
+        `needed` excepted, and how far it has got; None if there is none."""
+        ahead = [
+            (machine, progress)
+            for machine in self.heard_lately(now)
+            if machine not in needed
+            and (progress := self._progress_of(machine)) is not None
+            and self.progress.is_behind(progress)
+        ]
+        return max(ahead, key=lambda item: (item[1].epoch, item[1].line), default=None)
 
     def presence_of(self, machine: Machine) -> Presence | None:
         neighbour = self._neighbours.get(machine)
@@ -106,7 +125,8 @@ class Neighbours:
 
     def are_mutual(self, ours: Iterable[Machine], theirs: Iterable[Machine], now: Milliseconds) -> bool:
         """Whether every machine of one side and every machine of the other hear each other, as far as their
-        heartbeats say, and none of the other side has to back off after a failed join."""
+        heartbeats say, and are in reach of each other, and none of the other side has to back off after a failed
+        join."""
         theirs = list(theirs)
         lately = frozenset(self.heard_lately(now))
         for foreign in theirs:
@@ -114,6 +134,8 @@ class Neighbours:
                 return False
             for member in ours:
                 if not (self._hears(member, foreign, lately) and self._hears(foreign, member, lately)):
+                    return False
+                if self._are_out_of_reach(member, foreign):
                     return False
         return bool(theirs)
 
@@ -157,6 +179,23 @@ class Neighbours:
 
     def _is_waiting(self, machine: Machine, now: Milliseconds) -> bool:
         return now < self._back_off.get(machine, (0.0, float("-inf")))[1]
+
+    def _is_refused(self, machine: Machine, now: Milliseconds) -> bool:
+        """Whether we would not join this machine now, even if it hears us."""
+        return self._is_waiting(machine, now) or self._are_out_of_reach(self._me, machine)
+
+    def _are_out_of_reach(self, member: Machine, foreign: Machine) -> bool:
+        """Whether one of the two is too far behind the other. If nothing is known of a machine yet, it is in
+        reach."""
+        here, there = self._progress_of(member), self._progress_of(foreign)
+        return here is not None and there is not None and not here.is_in_reach_of(there)
+
+    def _progress_of(self, machine: Machine) -> Progress | None:
+        """How far the layer above has got at a machine, as its last heartbeat says; None if there was none."""
+        if machine == self._me:
+            return self.progress
+        presence = self.presence_of(machine)
+        return presence.progress if presence is not None else None
 
     def _hears(self, listener: Machine, speaker: Machine, lately: frozenset[Machine]) -> bool:
         if listener == self._me:

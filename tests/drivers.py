@@ -195,7 +195,7 @@ class LogDriver:
         stack = build_stack(config, self.machine, self.disk, clock_floor.clock, channel.receive_buffer_bytes, now)
         self._journal = journal_in(config.data / "journal") if config.journal else None
         journal = None if self._journal is None else JournalTap(self._journal, self.machine, on_journal)
-        disk = Disk(self.disk, LmdbTree(self.disk), config.log.sync_stall_ms)
+        disk = Disk(self.disk, LmdbTree(self.disk, config.log.messages_kept), config.log.sync_stall_ms)
         self.log: Corel = stack.log
         self.driver = Driver(
             stack, channel, codec, on_stopped, clock_floor, disk, Telemetry(self.machine, journal)

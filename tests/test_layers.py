@@ -45,6 +45,7 @@ FACES = (*LAYERS, "kvstore.client", "kvstore.journal_schema", "kvstore.log_schem
 IO_MODULES = (
     *("transport.udp", "transport.chaos"),
     *("corel.disk_errors", "corel.lmdb_reading", "corel.lmdb_log", "corel.read_only_log", "corel.verification"),
+    *("corel.pinned_log", "corel.log_building"),
 )
 """Modules of pure packages that do I/O. They are faces of their own: to import the package does not import
 them."""
@@ -61,19 +62,22 @@ WORLD = frozenset(
 MAY_TOUCH = {
     "kvstore.histogram": frozenset[str](),
     "transport": frozenset[str](),
-    "transport.udp": frozenset({"asyncio", "ctypes", "select", "socket"}),
+    "transport.udp": frozenset({"asyncio", "ctypes", "select", "socket", "time"}),
     "transport.chaos": frozenset({"asyncio"}),
     "membership": frozenset[str](),
     "corel": frozenset[str](),
     "corel.disk_errors": frozenset({"lmdb", "os", "pathlib"}),
     "corel.lmdb_log": frozenset({"fcntl", "lmdb", "os", "pathlib", "uuid"}),
     "corel.lmdb_reading": frozenset({"lmdb", "pathlib"}),
+    "corel.log_building": frozenset({"os", "pathlib", "shutil"}),
+    "corel.pinned_log": frozenset({"lmdb"}),
     "corel.read_only_log": frozenset({"lmdb", "os", "pathlib"}),
     "corel.verification": frozenset({"lmdb", "pathlib"}),
     "kvstore.store": frozenset[str](),
     "kvstore.node": frozenset(
         {"asyncio", "logging", "os", "pathlib", "prometheus_client", "queue", "threading", "time"}
     ),
+    "kvstore.node.source_client": frozenset({"http", "socket", "urllib"}),
     "kvstore.client": frozenset({"urllib"}),
     "kvstore.journal_schema": frozenset[str](),
     "kvstore.log_schema": frozenset[str](),

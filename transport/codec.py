@@ -42,7 +42,7 @@ from transport.messages import (
     ViewId,
 )
 
-VERSION = 5
+VERSION = 6
 HEADER_BYTES = 14
 DATAGRAM_BYTES_MAX = 65_507
 """The largest UDP payload: nothing larger can arrive."""

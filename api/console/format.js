@@ -51,9 +51,16 @@ export const STATES = {
   establishing: { label: "Establishing", color: "yellow", meaning: "A majority is agreeing on a primary component." },
   recovering: { label: "Recovering", color: "yellow", meaning: "The members exchange what each of them has." },
   non_primary: { label: "Not primary", color: "red", meaning: "Writes here are accepted and stay red." },
-  away: { label: "Away", color: "red", meaning: "It has left the others because of its disk." },
+  away: { label: "Away", color: "red", meaning: "It has left the others because of its disk, or to begin again with what it has learned." },
   unknown: { label: "Unknown", color: "grey", meaning: "Nothing is known of it at present." },
 };
+
+/** How far a node is with taking over what it lacks, in words; empty if it does not. */
+export function learningText(learning) {
+  if (!learning) return "";
+  if (learning.phase === "asking") return learning.source ? `asks ${learning.source} for what it lacks` : "cannot learn: see its log";
+  return `learning ${Math.min(99, Math.floor((100 * learning.bytes) / Math.max(learning.total_bytes, 1)))} %`;
+}
 
 /** What disturbs the network of a node, in words; empty if nothing does. */
 export function disturbances(chaos) {

@@ -34,13 +34,14 @@ export function createLog(model) {
   const { root } = panel("Message queue", "in its order, whatever the colour", form, h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Messages of the log" }, table), state);
   const section = h("div", { class: "columns" }, h("div", { class: "span-8 stack" }, root), h("div", { class: "span-4 stack" }, writes.root));
   let first = 0;
+  let kept = 0; // the first position that the node still has, as far as it has said so
   let open = null;
   let key = "";
   let isReading = false;
 
   function go(to) {
     follow.checked = false;
-    read(Math.max(0, to));
+    read(Math.max(kept, to));
   }
 
   async function read(from) {
@@ -48,6 +49,11 @@ export function createLog(model) {
     isReading = true;
     const answer = await call(`/v1/log${query({ from: String(from), limit: PAGE })}`);
     isReading = false;
+    if (answer.status === 410 && Number.isInteger(answer.body.first)) {
+      kept = answer.body.first;
+      read(Math.max(kept, from));
+      return;
+    }
     if (!answer.ok) {
       setText(state, why(answer));
       return;
@@ -56,7 +62,7 @@ export function createLog(model) {
     if (document.activeElement !== position) position.value = String(from);
     const { entries } = answer.body;
     setText(state, entries.length ? `positions ${count(entries[0].position)} to ${count(entries[entries.length - 1].position)} of ${count(length())}` : `There is nothing from position ${count(from)} on.`);
-    older.disabled = from === 0;
+    older.disabled = from <= kept;
     newer.disabled = entries.length < PAGE;
     replace(rows, entries.flatMap((entry) => entryRows(entry, entry.id === open)));
   }

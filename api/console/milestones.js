@@ -26,6 +26,8 @@ function describe({ event, reason, details }) {
       return `commit of primary ${details.number}: everything is yellow`;
     case "voter":
       return "vote restored";
+    case "vote_doubted":
+      return `${details.machine} does not vote: ${details.detail}`;
     case "contradicted":
       return `states contradict each other: ${details.detail}`;
     case "aborted":

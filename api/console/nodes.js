@@ -2,7 +2,7 @@
 // All bars have one scale, so that one sees who is behind.
 
 import { h, panel, setAttribute, setText } from "./dom.js";
-import { STATES, clock, count, disturbances, duration, plural, shortView } from "./format.js";
+import { STATES, clock, count, disturbances, duration, learningText, plural, shortView } from "./format.js";
 
 export function createNodes(model) {
   const scale = h("p", { class: "muted" });
@@ -55,6 +55,7 @@ function createCard(name, place) {
     primary: h("span", { class: "node-primary" }),
     me: h("span", { class: "tag", hidden: true }, "this node"),
     vote: h("span", { class: "tag", hidden: true, title: "It recovers from an empty disk, and counts towards no majority until then." }, "no vote"),
+    learning: h("span", { class: "tag learning", hidden: true }),
     cut: h("span", { class: "tag warn", hidden: true, title: "What is wrong with its network on purpose" }),
     view: h("dd", { class: "mono" }),
     members: h("dd"),
@@ -69,7 +70,7 @@ function createCard(name, place) {
     h(
       "div",
       { class: "node-who" },
-      h("h3", { class: "node-name" }, h("span", { class: "dot", "data-place": place % 6, "aria-hidden": "true" }), name, parts.me, parts.vote, parts.cut),
+      h("h3", { class: "node-name" }, h("span", { class: "dot", "data-place": place % 6, "aria-hidden": "true" }), name, parts.me, parts.vote, parts.learning, parts.cut),
       h("div", { class: "node-state" }, parts.state, parts.primary),
       parts.source,
     ),
@@ -96,6 +97,10 @@ function createCard(name, place) {
     setAttribute(root, "data-source", source);
     parts.me.hidden = name !== model.me;
     parts.vote.hidden = !(source === "first-hand" && !status.voter);
+    const learning = source === "first-hand" ? learningText(status.learning) : "";
+    parts.learning.hidden = !learning;
+    setText(parts.learning, learning);
+    parts.learning.title = learning && `It lacks too much to join the others, and takes over the state of ${status.learning.source || "another node"}: ${count(status.learning.line)} of ${count(status.learning.target)} messages.`;
     const { chaos } = status?.lab ?? {};
     parts.cut.hidden = !(source === "first-hand" && status.chaos);
     setText(parts.cut, chaos ? disturbances(chaos).join(", ") : "");

@@ -152,10 +152,15 @@ def _fate(content: Mapping[str, Any]) -> str:
 
 
 def log(options: argparse.Namespace) -> int:
-    query = {**_query(limit=options.limit), "from": str(options.first or 0)}
+    query = _query(limit=options.limit)
+    if options.first is not None:
+        query["from"] = str(options.first)
     reply = _send(options, Request("GET", "/v1/log", query))
     if options.json or not reply.is_success:
-        return _report(options, reply, str)
+        status = _report(options, reply, str)
+        if isinstance(first := reply.problem.get("first"), int) and not options.json:
+            print(f"corelkv: what is kept: corelkv log --from {first}", file=sys.stderr)
+        return status
     _print_log(reply.json())
     return Exit.OK
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from kvstore.cli.output import Exit, UsageError, fail, print_json_line
 from kvstore.cli.reading_process import ReadingFailed, Tell, read_apart
-from kvstore.node import ExportedMessage, LogExport
+from kvstore.log_schema import DIGEST_BYTES
+from kvstore.node import LogExport, Row
 
 if TYPE_CHECKING:
     from kvstore.cli.export_writer import ExportWriter
@@ -62,13 +63,14 @@ def _print(found: dict[str, Any], as_json: bool) -> None:
 
 
 def _export(directory: Path, out: Path, bodies: bool, tell: Tell) -> None:
-    from kvstore.cli.export_writer import ExportRefused, ExportWriter, Source  # which need pyarrow
+    from kvstore.cli.export_writer import ExportRefused, ExportWriter, Place, Source  # which need pyarrow
 
     read_ms = time.time_ns() // 1_000_000
     log = LogExport(directory)
     try:
         source = Source(log.cluster, log.node, log.disk, log.generation.hex())
-        with ExportWriter(out, source, bodies) as writer:
+        line, digest, revision = log.beginning()
+        with ExportWriter(out, source, bodies, Place(line, digest.hex(), revision)) as writer:
             _check_continues(log, writer, directory)
             _write(log, writer, bodies, read_ms, tell)
     except ExportRefused as error:
@@ -83,11 +85,11 @@ def _write(log: LogExport, writer: ExportWriter, bodies: bool, read_ms: int, tel
     from kvstore.cli.export_writer import Figures
 
     first, lines = writer.line, log.lines
-    messages = _counted(log.messages(first, writer.revision, writer.digest, bodies), log.length - first, tell)
-    for message in islice(messages, log.final - first):
-        writer.add(message.row, message.order_digest)
+    rows = _counted(log.rows(first, writer.revision, writer.digest, bodies), log.length - first, tell)
+    for row in islice(rows, log.final - first):
+        writer.add(row)
     figures = Figures(lines.green, log.yellow, log.length, lines.green_digest, lines.committed, lines.attempted)
-    manifest = writer.finish(figures, (message.row for message in messages), read_ms)
+    manifest = writer.finish(figures, rows, read_ms)
     tell(
         **asdict(manifest),
         directory=str(writer.directory),
@@ -96,20 +98,29 @@ def _write(log: LogExport, writer: ExportWriter, bodies: bool, read_ms: int, tel
     )
 
 
-def _counted(messages: Iterable[ExportedMessage], total: int, tell: Tell) -> Iterable[ExportedMessage]:
-    """Yields the messages, and tells how many there have been."""
-    for done, message in enumerate(messages):
+def _counted(rows: Iterable[Row], total: int, tell: Tell) -> Iterable[Row]:
+    """Yields the rows, and tells how many there have been."""
+    for done, row in enumerate(rows):
         if done % _PROGRESS_STEP == 0:
             tell(done=done, total=total)
-        yield message
+        yield row
 
 
 def _check_continues(log: LogExport, writer: ExportWriter, directory: Path) -> None:
     """Raises if the log does not continue what was exported before: green messages never change."""
-    known = [(writer.place.line, bytes.fromhex(writer.place.order_digest))]
-    if writer.earlier is not None:
+    cut = log.lines.cut
+    if writer.line < cut:
+        raise ReadingFailed(
+            f"{directory} begins at message {cut:,} by now, and {writer.directory} ends at {writer.line:,}: what "
+            "is between them has been truncated here. Export this log to another directory, and in future more "
+            "often than log.messages_kept messages."
+        )
+    known = [(writer.line, writer.digest)]
+    if writer.earlier is not None and len(writer.earlier.green_digest) == 2 * DIGEST_BYTES:
         known.append((writer.earlier.green, bytes.fromhex(writer.earlier.green_digest)))
     for line, digest in known:
+        if line < cut:
+            continue  # it was compared when it was exported, and cannot be now
         if line > log.lines.green or writer.line > log.final:
             raise ReadingFailed(
                 f"{directory} has {log.lines.green:,} green messages, and {line:,} of this disk are in "

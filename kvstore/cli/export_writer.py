@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import TracebackType
@@ -88,8 +88,12 @@ class Place:
     digest: str = FIRST_DIGEST.hex()
     """The digest of the last row before it."""
     revision: int = 0
-    order_digest: str = ""
-    """The node's own digest of its order, as far as it is known."""
+    """The revision of the state after it."""
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Place:
+        """Reads a place; what else earlier versions wrote of it is ignored."""
+        return cls(content["line"], content["digest"], content["revision"])
 
 
 class ExportWriter:
@@ -97,7 +101,8 @@ class ExportWriter:
     of the positions from there on, and `finish` the rest. Raises `ExportRefused` if what is there is not of the
     same log, and `OSError` if it cannot be written; the next run goes on then."""
 
-    def __init__(self, out: Path, source: Source, bodies: bool = True) -> None:
+    def __init__(self, out: Path, source: Source, bodies: bool = True, beginning: Place | None = None) -> None:
+        """`beginning` is where the log begins; an export that is continued may have begun earlier."""
         if not _NODE.fullmatch(source.node):
             raise ExportRefused(f"a node cannot be called {source.node!r}.")
         self.directory = out / source.node
@@ -113,6 +118,7 @@ class ExportWriter:
         try:
             self.earlier = _last_manifest(self.directory)
             """The manifest of the run before, if there is one."""
+            self._beginning = beginning or Place()
             self._remove_left_over()
             self._begin_at(self._last_place())
         except BaseException:
@@ -136,7 +142,6 @@ class ExportWriter:
         self.digest = bytes.fromhex(place.digest)
         """The digest of the last final row."""
         self.revision = place.revision
-        self._order_digest = bytes.fromhex(place.order_digest)
         self.line = place.line
         """How many final rows there are."""
 
@@ -155,12 +160,15 @@ class ExportWriter:
 
     def _last_place(self) -> Place:
         """Returns where the finished files end. Checks that they are all there, and of the same log."""
-        end, last = 0, None
-        for first, after, path in sorted(self._parts()):
+        parts = sorted(self._parts())
+        if parts:
+            self._beginning = self._read(parts[0][2], "beginning")
+        end, last = self._beginning.line, None
+        for first, after, path in parts:
             if first != end:
                 raise ExportRefused(_not_whole(self.directory, f"positions {end} to {first - 1} are missing"))
             end, last = after, path
-        place = Place() if last is None else self._place_of(last)
+        place = self._beginning if last is None else self._read(last, "place")
         if place.line != end:
             raise ExportRefused(_not_whole(self.directory, f"{last} says that it ends at {place.line}"))
         if self.earlier is not None:
@@ -178,10 +186,11 @@ class ExportWriter:
             if found := _PART.fullmatch(path.name):
                 yield int(found[1]), int(found[2]) + 1, path
 
-    def _place_of(self, part: Path) -> Place:
+    def _read(self, part: Path, what: str) -> Place:
+        """Reads a place from the metadata of a file."""
         try:
             content = json.loads(metadata_of(part)[_METADATA])
-            source, place = Source(*content["source"]), Place(**content["place"])
+            source, place = Source(*content["source"]), Place.of(content.get(what) or asdict(Place()))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ExportRefused(_not_whole(self.directory, f"{part} cannot be read: {error}")) from None
         self._check_source(source)
@@ -200,9 +209,8 @@ class ExportWriter:
 
     # Rows
 
-    def add(self, row: Row, order_digest: bytes = b"") -> None:
-        """Adds the next final row. `order_digest` is the node's own digest of its order after this message, if it
-        has one."""
+    def add(self, row: Row) -> None:
+        """Adds the next final row."""
         if row["position"] != self.line:
             raise ValueError(f"position {row['position']} cannot follow {self.line - 1}")
         if self._file is None:
@@ -210,7 +218,7 @@ class ExportWriter:
             self._file = RowFile(self._segment(self.line) / f"_part-{self._first:012}.parquet")
         self._file.add(self._without_body(row))
         self.line += 1
-        self.digest, self.revision, self._order_digest = row["digest"], row["revision"], order_digest
+        self.digest, self.revision = row["digest"], row["revision"]
         self.rows += 1
         if self.line % SEGMENT_POSITIONS == 0:
             self._finish_part()
@@ -226,8 +234,9 @@ class ExportWriter:
             return
         last = self.line - 1
         path = self._segment(last) / f"part-{self._first:012}-{last:012}.parquet"
-        place = Place(self.line, self.digest.hex(), self.revision, self._order_digest.hex())
-        self.bytes_written += self._file.finish(path, self._metadata(place=asdict(place)))
+        place = Place(self.line, self.digest.hex(), self.revision)
+        metadata = self._metadata(place=asdict(place), beginning=asdict(self._beginning))
+        self.bytes_written += self._file.finish(path, metadata)
         self._file = None
 
     def _metadata(self, **more: Any) -> dict[bytes, bytes]:
@@ -245,8 +254,8 @@ class ExportWriter:
             number=self._number,
             exported_ms=time.time_ns() // 1_000_000 if read_ms is None else read_ms,
             **self._source._asdict(),
-            first=0,
-            first_digest=FIRST_DIGEST.hex(),
+            first=self._beginning.line,
+            first_digest=self._beginning.digest,
             final=self.line,
             final_digest=self.digest.hex(),
             **{**figures._asdict(), "green_digest": figures.green_digest.hex()},

@@ -1,4 +1,5 @@
-"""The commands that read the files of nodes, rather than ask nodes: `verify`, `export` and `analyze`."""
+"""The commands that read or make the files of nodes: `backup`, `restore`, `recover`, `verify`, `export` and
+`analyze`."""
 
 from __future__ import annotations
 
@@ -13,9 +14,75 @@ ANALYSES = ("audit", "latency", "partitions", "network", "workload")
 
 
 def add_file_commands(subparsers: Any) -> None:
+    _add_backup(subparsers)
+    _add_restore(subparsers)
+    _add_recover(subparsers)
     _add_verify(subparsers)
     _add_export(subparsers)
     _add_analyze(subparsers)
+
+
+def _add_backup(subparsers: Any) -> None:
+    backup = add_command(
+        subparsers,
+        "backup",
+        _backup,
+        "copy the final state of a cluster from a node to a file, while writes go on",
+        "http://127.0.0.1:8001 corelkv.backup\nhttps://a.example /backups/$(date +%F).backup --json",
+    )
+    backup.add_argument("url", metavar="URL", help="of a node that is or was in a primary component")
+    backup.add_argument("file", type=Path, metavar="FILE", help="what is written; it is there when it is whole")
+    backup.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def _backup(options: argparse.Namespace) -> int:
+    from kvstore.cli.backup import backup  # which needs LMDB, and clients do not
+
+    return backup(options.url, options.file, options.json)
+
+
+def _add_restore(subparsers: Any) -> None:
+    restore = add_command(
+        subparsers,
+        "restore",
+        _restore,
+        "make the disk of a node of a new cluster from a backup; do it for every node, then start them",
+        "corelkv.backup --data /var/lib/corelkv --node a\n"
+        "corelkv.backup --data ./copy --node a --cluster test     # beside the cluster that it is of",
+    )
+    restore.add_argument("file", type=Path, metavar="FILE", help="what `corelkv backup` has written")
+    restore.add_argument(
+        "--data", type=Path, required=True, metavar="DIR", help="what the node has as --data: new, or empty"
+    )
+    restore.add_argument("--node", required=True, metavar="NAME", help="the node's name")
+    restore.add_argument("--cluster", metavar="NAME", help="the cluster's name (default: that in the backup)")
+
+
+def _restore(options: argparse.Namespace) -> int:
+    from kvstore.cli.restore import restore  # which needs LMDB, and clients do not
+
+    return restore(options.file, options.data, options.node, options.cluster)
+
+
+def _add_recover(subparsers: Any) -> None:
+    recover = add_command(
+        subparsers,
+        "recover",
+        _recover,
+        "when half of the votes or more are lost for good: make a backup from the best disk that is left",
+        "/mnt/a /mnt/b --out corelkv.backup      # then `corelkv restore` it for every node of the new cluster",
+    )
+    recover.add_argument(
+        "data", nargs="+", type=Path, metavar="DIR", help="what a node that is left has as --data; it is stopped"
+    )
+    recover.add_argument("--out", type=Path, required=True, metavar="FILE", help="what is written")
+    recover.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _recover(options: argparse.Namespace) -> int:
+    from kvstore.cli.recover import recover  # which needs LMDB, and clients do not
+
+    return recover(options.data, options.out, options.yes)
 
 
 def _add_verify(subparsers: Any) -> None:
@@ -23,16 +90,19 @@ def _add_verify(subparsers: Any) -> None:
         subparsers,
         "verify",
         _verify,
-        "read everything in a node's data directory, and say whether it is damaged",
-        "/var/lib/corelkv",
+        "read everything in a node's data directory or in a backup, and say whether it is damaged",
+        "/var/lib/corelkv\ncorelkv.backup",
     )
-    verify.add_argument("directory", type=Path, help="what the node has as --data; the node may run meanwhile")
+    verify.add_argument(
+        "path", type=Path, help="what the node has as --data, which may run meanwhile; or a file of `backup`"
+    )
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from kvstore.cli.verify import verify_directory  # which needs LMDB, and clients do not
+    from kvstore.cli.restore import verify_file  # which need LMDB, and clients do not
+    from kvstore.cli.verify import verify_directory
 
-    return verify_directory(options.directory)
+    return verify_file(options.path) if options.path.is_file() else verify_directory(options.path)
 
 
 def _add_export(subparsers: Any) -> None:

@@ -267,7 +267,11 @@ def _add_inspection(subparsers: Any) -> None:
         "\n--from 100 --limit 20",
     )
     log.add_argument(
-        "--from", dest="first", type=parsing.number, metavar="N", help="position of the first (default 0)"
+        "--from",
+        dest="first",
+        type=parsing.number,
+        metavar="N",
+        help="position of the first (default: the first kept)",
     )
     log.add_argument("--limit", type=parsing.number, metavar="N", help="how many at most (default 100)")
     write = add_command(
@@ -275,7 +279,7 @@ def _add_inspection(subparsers: Any) -> None:
         "write",
         commands.write,
         "show what became of a write",
-        "a.1794953000.17.0\n--wait a.1794953000.17.0",
+        "a.1794953000123.17.0\n--wait a.1794953000123.17.0",
     )
     write.add_argument("id", help="as `put` printed it")
     write.add_argument("--wait", action="store_true", help="until it is green")

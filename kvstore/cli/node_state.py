@@ -45,6 +45,8 @@ class NodeState:
     disk_use: DiskUse
     warnings: tuple[str, ...]
     is_disturbed: bool
+    learning: str
+    """How far the node is with taking over what it lacks, in words; empty if it does not."""
     details: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """The whole answer."""
 
@@ -71,6 +73,7 @@ class NodeState:
                 disk_use=_disk_use(content.get("disk_used", {})),
                 warnings=tuple(map(str, content.get("warnings", ()))),
                 is_disturbed=bool(content.get("chaos", False)),
+                learning=_learning(content.get("learning")),
                 details=content,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -86,7 +89,17 @@ class NodeState:
         """The state in words, with what else decides what the node's answers are worth."""
         if self.disk != "ok":
             return "away"
-        return self.state.replace("_", " ") + ("" if self.is_voter else ", no vote")
+        learning = f", {self.learning}" if self.learning else ""
+        return self.state.replace("_", " ") + learning + ("" if self.is_voter else ", no vote")
+
+
+def _learning(content: Mapping[str, Any] | None) -> str:
+    """Returns "learning 43 %", or how else it is with that."""
+    if content is None:
+        return ""
+    if content["phase"] == "asking":
+        return f"asks {content['source']} for what it lacks" if content["source"] else "cannot learn: see its log"
+    return f"learning {min(100 * int(content['bytes']) // max(int(content['total_bytes']), 1), 99)} %"
 
 
 def _disk_use(content: Mapping[str, Any]) -> DiskUse:

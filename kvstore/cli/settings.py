@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from corel import CorelConfig, Roster
-from kvstore.node import PRESETS, NodeConfig
+from kvstore.node import PRESETS, NodeConfig, SnapshotConfig
 from kvstore.store import StoreConfig
 from membership import MembershipConfig
 from transport import NAME_BYTES_MAX, TransportConfig
@@ -30,6 +30,7 @@ TABLES: Mapping[str, type] = {
     "membership": MembershipConfig,
     "log": CorelConfig,
     "store": StoreConfig,
+    "snapshots": SnapshotConfig,
 }
 """The config classes of the layers, by the name of their table in the TOML file."""
 
@@ -159,6 +160,7 @@ KINDS: Mapping[str, Kind] = {
     "journal_bytes_max": NUMBER,
     "journal_file_bytes_max": NUMBER,
     "journal_file_s": NUMBER,
+    "transfer_bytes_per_s": NUMBER,
     "log_level": _one_of("debug", "info", "warning", "error"),
     "log_format": _one_of("text", "json"),
 }

@@ -132,7 +132,8 @@ class AsyncClient:
 
     async def write(self, write_id: str, wait: float | None = None) -> AsyncWrite:
         """Returns what became of a write: now, or as soon as it is green but after `wait` seconds at the latest.
-        Raises `NotFound` if no node that answers knows it."""
+        Raises `NotFound` if no node that answers knows it, and `Compacted` if that is so long ago that none keeps
+        it."""
         return await self._written(self._calls.write(write_id, wait))
 
     # Reading

@@ -125,7 +125,8 @@ class Client:
 
     def write(self, write_id: str, wait: float | None = None) -> Write:
         """Returns what became of a write: now, or as soon as it is green but after `wait` seconds at the latest.
-        Raises `NotFound` if no node that answers knows it."""
+        Raises `NotFound` if no node that answers knows it, and `Compacted` if that is so long ago that none keeps
+        it."""
         return self._written(self._calls.write(write_id, wait))
 
     # Reading

@@ -140,7 +140,8 @@ class Expired(CorelError):
 
 
 class Compacted(CorelError):
-    """What was asked for is older than what the node keeps. `oldest` is the first revision that it still has."""
+    """What was asked for is older than what the nodes keep: a revision, a position of the log, or what became of a
+    write. `oldest` is the first revision that the node still has, if a revision was asked for."""
 
     @property
     def oldest(self) -> int | None:

@@ -73,7 +73,7 @@ _MANIFEST: Mapping[str, str] = {
     "node": "the name of the node",
     "disk": "the uuid of the node's disk: a replaced disk has another",
     "generation": "the generation of the cluster, in hexadecimal; zeros before the node's first primary component",
-    "first": "the position of the first row, 0",
+    "first": "the position of the first row: 0, or where the log was cut when it was first exported",
     "first_digest": "the digest before it, in hexadecimal",
     "final": "how many rows are final: the rows of `log/` that were there when the run ended",
     "final_digest": "the digest of the last of them, in hexadecimal. Two nodes, or two exports months apart, of "
@@ -81,7 +81,7 @@ _MANIFEST: Mapping[str, str] = {
     "green": "the green line: how many messages were green",
     "yellow": "the yellow line",
     "length": "how many messages the queue had",
-    "green_digest": "the node's own digest of its order (BLAKE2b) at the green line, in hexadecimal",
+    "green_digest": "the digest of the order at the green line, in hexadecimal",
     "committed": "the last primary component that the node has committed to",
     "attempted": "the last one that it has attempted to establish",
     "revision": "the revision of the state after the final rows",

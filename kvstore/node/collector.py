@@ -26,6 +26,7 @@ from kvstore.node.families import (
     info,
     single,
 )
+from kvstore.node.learning import Hindrance
 from kvstore.node.metrics import Metrics
 from kvstore.node.status import NodeStatus
 from kvstore.store import ConflictKind, Trouble
@@ -115,6 +116,13 @@ def write_families(metrics: Metrics, status: NodeStatus) -> Iterator[Metric]:
     )
     yield gauge("corelkv_revision", "Revision of the green state.", status.revision)
     yield gauge("corelkv_oldest_revision", "The oldest revision that can be read.", status.oldest_revision)
+    yield gauge("corelkv_log_first", "The first position of the log that can be read.", status.log_first)
+    yield gauge(
+        "corelkv_log_bytes",
+        "Size of the log on disk. A rise beyond log.bytes_kept: messages that are not green, or a disk that does "
+        "not keep up.",
+        status.log_bytes,
+    )
 
 
 def group_families(metrics: Metrics, status: NodeStatus, now: float) -> Iterator[Metric]:
@@ -208,7 +216,9 @@ def disk_families(metrics: Metrics, status: NodeStatus, sync_under_way_seconds: 
     yield gauge("corelkv_file_system_bytes", "Size of the data directory's file system.", usage.file_system_bytes)
     yield gauge("corelkv_file_system_free_bytes", "What it has left.", usage.free_bytes)
     yield gauge(
-        "corelkv_away", "1 while this node has left the others because of its disk.", status.trouble is not None
+        "corelkv_away",
+        "1 while this node has left the others because of its disk, or to start again with what it has learned.",
+        status.trouble is not None,
     )
     yield counters(
         "corelkv_disk_failures",
@@ -218,6 +228,27 @@ def disk_families(metrics: Metrics, status: NodeStatus, sync_under_way_seconds: 
     )
     yield counter(
         "corelkv_incarnations", "Incarnations of this process. A rise: it came back.", metrics.incarnations
+    )
+
+
+def learning_families(metrics: Metrics, status: NodeStatus) -> Iterator[Metric]:
+    """State taken over from another node, because too much was missing for a view (decision 28)."""
+    learning = status.learning
+    yield gauge("corelkv_learning", "1 while this node takes over the state of another.", learning is not None)
+    yield gauge(
+        "corelkv_learning_bytes",
+        "How much of that state has been fetched.",
+        0 if learning is None else learning.bytes,
+    )
+    yield gauge(
+        "corelkv_learning_limit_bytes", "How large it is.", 0 if learning is None else learning.total_bytes
+    )
+    yield counters(
+        "corelkv_transfers",
+        "Transfers of a state by their outcome: switched, given_up (no longer needed), or what hindered them. A "
+        "rise of anything but switched: read the log of this node.",
+        ("outcome",),
+        single(metrics.transfers, ("switched", "given_up", *map(str, Hindrance))),
     )
 
 

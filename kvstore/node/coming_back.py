@@ -1,16 +1,18 @@
-"""How a node comes back to a disk that failed: when it tries, and what an attempt consists of.
+"""How a node comes back after it has left: when it tries, and what an attempt consists of.
 
-After a pause (`BackOff`), the node opens its log again if LMDB refuses every transaction, makes a trial write, and
-starts its next incarnation. If one of these fails, it tries again after `RETRY_SECONDS`, which the others do not
-notice. A node whose log is damaged does not come back: a trial write would succeed, and the node would leave again
-when it meets the damage. There is no clock, thread or event loop here: `Surroundings` has them, real or
-simulated."""
+After a pause (`BackOff`), the node opens its log again if LMDB refuses every transaction, makes a trial write,
+and starts its next incarnation. If one of these fails, it tries again after `RETRY_SECONDS`, which the others do
+not notice. A node whose log is damaged does not come back: a trial write would succeed, and the node would leave
+again when it meets the damage. A node that lacks what the others have truncated (`OutOfReach`) leaves in the
+same way; its next incarnation stays in a view of its own, and learns. There is no clock, thread or event loop
+here: `Surroundings` has them, real or simulated."""
 
 from __future__ import annotations
 
 import contextlib
 from typing import Protocol
 
+from corel import OutOfReach
 from corel.disk_errors import DamagedLog, DiskError
 from kvstore.node.back_off import BackOff
 from kvstore.node.synced_numbers import SyncedNumberError
@@ -18,6 +20,15 @@ from transport.udp import UdpError
 
 RETRY_SECONDS = 1.0
 """The pause between attempts to write to a disk that failed. The others do not notice them."""
+
+
+class Switching(Exception):
+    """The node goes on with what it has taken over from another in a moment."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The node begins again with the state that it has taken over from another. Ask again soon."
+        )
 
 
 class Surroundings(Protocol):
@@ -49,10 +60,10 @@ class ComingBack:
 
     def __init__(self) -> None:
         self._back_off = BackOff()
-        self.trouble: DiskError | None = None
+        self.trouble: DiskError | OutOfReach | Switching | None = None
         """Why the node is away; None while it takes part."""
 
-    def failed(self, error: DiskError, now: float) -> float | None:
+    def failed(self, error: DiskError | OutOfReach, now: float) -> float | None:
         """Notes why the node leaves; returns how many seconds it stays away at least, or None if it does not come
         back."""
         self.trouble = error

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from corel import CorelConfig, Roster
+from kvstore.node.open_snapshots import SnapshotConfig
 from kvstore.store import BASIS_BYTES_MAX, BATCH_OVERHEAD_BYTES, WRITE_BYTES_MAX, WRITE_OVERHEAD_BYTES, StoreConfig
 from membership import MembershipConfig
 from transport import TransportConfig
@@ -33,6 +34,7 @@ class Preset:
     membership: MembershipConfig = field(default_factory=MembershipConfig)
     log: CorelConfig = field(default_factory=CorelConfig)
     store: StoreConfig = field(default_factory=StoreConfig)
+    snapshots: SnapshotConfig = field(default_factory=SnapshotConfig)
 
 
 PRESETS: Mapping[str, Preset] = {
@@ -59,7 +61,7 @@ class NodeConfig:
     http: Address = ("127.0.0.1", 8001)
     """where this node serves its API and console"""
     urls: Mapping[str, str] = field(default_factory=dict)
-    """where each node's API is reached, for /v1/cluster and `corelkv partition`"""
+    """where each node's API is reached, by nodes that lack much, /v1/cluster and `corelkv partition`"""
     broadcast: Address = ("127.255.255.255", 7400)
     """reach the others by UDP broadcast; 127.255.255.255 is this machine"""
     multicast: Address | None = None
@@ -84,6 +86,9 @@ class NodeConfig:
     """how many bytes one file of the journal may have before the next is begun"""
     journal_file_s: int = 60
     """after so many seconds the next file is begun even so: readers see files that are finished"""
+    transfer_bytes_per_s: int = 50_000_000
+    """how fast a node that lacks much fetches the state of another: more is sooner, and takes more of the
+    network and of the other's time"""
     log_level: str = "info"
     """the least that is logged (to stderr)"""
     log_format: str = "text"
@@ -92,6 +97,7 @@ class NodeConfig:
     membership: MembershipConfig = field(default_factory=MembershipConfig)
     log: CorelConfig = field(default_factory=CorelConfig)
     store: StoreConfig = field(default_factory=StoreConfig)
+    snapshots: SnapshotConfig = field(default_factory=SnapshotConfig)
 
     def __post_init__(self) -> None:
         names = self.roster.weights
@@ -107,6 +113,8 @@ class NodeConfig:
             raise ConfigError("journal_file_bytes_max", "is at least 65,536, and journal_file_s at least 1")
         if self.journal_bytes_max < 2 * self.journal_file_bytes_max:
             raise ConfigError("journal_bytes_max", "must hold at least two files of journal_file_bytes_max")
+        if self.transfer_bytes_per_s < 1:
+            raise ConfigError("transfer_bytes_per_s", "is at least 1, or nothing would ever be fetched")
         needed = WRITE_BYTES_MAX + WRITE_OVERHEAD_BYTES + BATCH_OVERHEAD_BYTES + BASIS_BYTES_MAX
         if self.log.body_bytes_max < max(needed, self.store.batch_bytes_max):
             raise ConfigError(

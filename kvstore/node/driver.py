@@ -20,6 +20,7 @@ It drives two machines, the protocol stack (a `Replica`) and the store above it.
             Broadcast, Unicast      -> the sockets
             Persist                 -> the writing thread, together with store.take_checkpoint()
             Journal, Queued, …      -> the journal, which `telemetry` writes
+            LeftBehind              -> the owner, who has the node learn what it lacks
             anything else           -> store.handle(effect)
 
 What it owes the machines, and what they rely on:
@@ -31,11 +32,13 @@ What it owes the machines, and what they rely on:
 3. Before anything of a clock is seen outside, a datagram or a view, the disk knows that the next start begins
    above that clock (`ClockFloor`).
 4. All datagrams that have arrived are taken in before a tick, so a burst is acknowledged, ordered and delivered as
-   one; and after a pause of its own (the process was stopped, a callback took long) all that has arrived meanwhile
-   is taken in before the machines may judge a peer silent. So it is before they are told of a refusal.
+   one; and after a pause of its own (the process was stopped, a callback took long) what has arrived meanwhile is
+   taken in before the machines may judge a peer silent. So it is before they are told of a refusal. But the node
+   ticks also if it is sent more than it can handle, so it takes in only what it can in a short time.
 5. A tick comes at the deadline or soon after, never before it, with a clock that never goes back.
 6. A checkpoint is handed to the disk with or after the write that brings the log's green line there, and the store
-   is told when it is written.
+   is told when it is written. So is the log: a start would not read what is before the checkpoint's line, so that
+   may be truncated.
 7. Everything happens on one event loop. Only the writing thread and the journal's thread run beside it; the
    writing thread reports through the loop.
 """
@@ -55,6 +58,7 @@ from corel import (
     Greened,
     Logged,
     MessageId,
+    OutOfReach,
     Persist,
     Queued,
     Reordered,
@@ -72,7 +76,7 @@ from kvstore.node.telemetry import Telemetry
 from kvstore.node.twins import TwinNode, must_stop
 from kvstore.node.writer import CheckpointJob, Writer
 from kvstore.store import Checkpoint
-from membership import Unicast, ViewChanged
+from membership import LeftBehind, Unicast, ViewChanged
 from transport import (
     AT_ONCE,
     NEVER,
@@ -108,8 +112,8 @@ class Disk(NamedTuple):
 
 class Driver:
     """One incarnation of a node on real sockets, a real disk and a real clock. Use it on the event loop that runs
-    it. `on_stopped` is called once if it stops by itself: with a `DiskError`, or with the exception that broke an
-    invariant."""
+    it. `on_stopped` is called once if it stops by itself: with a `DiskError`, with `OutOfReach`, or with the
+    exception that broke an invariant. `on_left_behind` is called again and again while the node lacks too much."""
 
     def __init__(
         self,
@@ -120,6 +124,7 @@ class Driver:
         clock_floor: ClockFloor | None = None,
         disk: Disk | None = None,
         telemetry: Telemetry | None = None,
+        on_left_behind: Callable[[LeftBehind], None] = lambda effect: None,
     ) -> None:
         self.stack = stack
         self.channel = channel
@@ -128,6 +133,7 @@ class Driver:
         self._me = stack.me
         self._codec = codec
         self._on_stopped = on_stopped
+        self._on_left_behind = on_left_behind
         self._clock_floor = clock_floor
         self._disk = disk
         self._metrics = self.telemetry.metrics
@@ -240,11 +246,16 @@ class Driver:
 
     def fail(self, error: Exception) -> None:
         """Stops after an exception that broke an invariant: the state of the machines is not to be trusted. A disk
-        that failed is no such thing: its owner starts another incarnation when it works."""
+        that failed is no such thing, nor is a log that lacks what the others have truncated: its owner starts
+        another incarnation."""
         if self._is_closed:
             return
         if isinstance(error, DiskError):
             self._on_disk_failed(error)
+            return
+        if isinstance(error, OutOfReach):
+            logger.warning("the node leaves the others, starts again, and learns what it lacks: %s", error)
+            self._stop(error)
             return
         logger.critical("the node stops: %s", error, exc_info=None if isinstance(error, TwinNode) else error)
         self._stop(error)
@@ -342,6 +353,7 @@ class Driver:
                     break
                 if AT_ONCE < deadline < now - PAUSE_MS:
                     self.channel.drain()
+                    now = self._now()
                 self._execute(self.stack.tick(now))
                 deadline = self.stack.next_deadline()
         finally:
@@ -398,6 +410,8 @@ class Driver:
                 self.telemetry.yellowed(effect)
             elif isinstance(effect, Persist):
                 self._persist(effect)
+            elif isinstance(effect, LeftBehind):
+                self._on_left_behind(effect)
             elif isinstance(effect, Unicast):
                 heard = self._heard.get(effect.target)
                 if heard is not None:
@@ -468,8 +482,14 @@ class Driver:
             self._metrics.checkpoints.observe(seconds)
         store.checkpoint_written(checkpoint)
         if store is self._store and not self._is_closed:
-            self._guard(self._write_checkpoint)
+            self._guard(partial(self._go_on_from, checkpoint.line))
             self.wake_for_store()  # it may apply more now
+
+    def _go_on_from(self, line: int) -> None:
+        """Lets the log be truncated before the line of the tree on disk, and writes the next checkpoint."""
+        if self._disk is not None:
+            self.replica.log.applied(line, self._disk.log.log_bytes())
+        self._write_checkpoint()
 
     def _on_disk_failed(self, error: DiskError) -> None:
         """Stops this incarnation: the others wait for our disk with every message, so we leave them (trap 8).

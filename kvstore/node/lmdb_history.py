@@ -40,7 +40,7 @@ ITEMS, STATE = b"items ", b"state "
 LINE = b"line"
 _REPLACED = b"replaced "
 _HISTORY, _CONFLICTS = b"history ", b"conflicts "
-_PAST = b"past"
+PAST = b"past"
 LARGE_BYTES = 2_048
 """What a key held before is kept apart from its message's record if it is larger: to read one key of a transaction
 must not take all that the transaction replaced."""
@@ -89,7 +89,7 @@ class LmdbHistory:
             at_once -= sum(len(parts) // 2 for parts in changes)
             forgotten = max(forgotten, through)
         self._write_conflicts(transaction, checkpoint.conflicts, forgotten)
-        transaction.put(_PAST, pack([forgotten, size], STATE + _PAST), db=self._state)
+        transaction.put(PAST, pack([forgotten, size], STATE + PAST), db=self._state)
         return records
 
     def _append(self, transaction: Any, changes: list[Change], records: dict[str, bytes | None]) -> int:
@@ -271,10 +271,10 @@ class LmdbHistory:
             raise Compacted(forgotten)
 
     def _past(self, transaction: Any) -> tuple[int, int]:
-        value = transaction.get(_PAST, db=self._state)
+        value = transaction.get(PAST, db=self._state)
         if value is None:
             return 0, 0
-        forgotten, size = self._log.unpack(value, STATE + _PAST, "the past's beginning")
+        forgotten, size = self._log.unpack(value, STATE + PAST, "the past's beginning")
         return forgotten, size
 
     def _record(self, key: Bytes, value: Bytes) -> list[Any]:

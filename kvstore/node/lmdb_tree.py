@@ -1,7 +1,7 @@
 """The green state on disk, in the same LMDB environment as the log.
 
     items      key -> [value, content type, revision, id of the write]
-    fates      message -> [position, outcomes]
+    fates      message -> [position, outcomes], deleted in the order of their age (`fate_ages`)
     memories   idempotency key -> the write that used it
     tombstones key -> its last deletion
     ages       position, M or T, key -> nothing: memories and tombstones in the order of their age
@@ -21,6 +21,7 @@ from typing import Any
 from corel import MessageId
 from corel.lmdb_log import Bytes, ValuePacker, pack
 from corel.lmdb_reading import LmdbReader
+from kvstore.node.fate_ages import FateAges
 from kvstore.node.lmdb_history import ITEMS, LINE, STATE, LmdbHistory
 from kvstore.store import (
     EMPTY_ORDER,
@@ -44,12 +45,14 @@ _PLAIN_OUTCOME = Outcome(Verdict.APPLIED, None)[2:]
 
 
 class LmdbTree:
-    """The tree in one node's LMDB environment. `write` runs in the writing thread, all else on the event loop."""
+    """The tree in one node's LMDB environment. `write` runs in the writing thread, all else on the event loop.
+    `fates_kept` says for how many messages fates are kept; without it, the tree is only read."""
 
-    def __init__(self, log: LmdbReader) -> None:
+    def __init__(self, log: LmdbReader, fates_kept: int | None = None) -> None:
         self._log = log
         self._pack = ValuePacker().pack  # of the writing thread
         self.past = LmdbHistory(log)
+        self._fate_ages = None if fates_kept is None else FateAges(log, fates_kept)
         self._open_own_tables()
         self.line = self.revision = 0
         self.run = EMPTY_ORDER
@@ -59,6 +62,8 @@ class LmdbTree:
     def open_tables(self) -> None:
         """Opens the tables again, because the log has been opened again."""
         self.past.open_tables()
+        if self._fate_ages is not None:
+            self._fate_ages.open_tables()
         self._open_own_tables()
 
     def _open_own_tables(self) -> None:
@@ -120,10 +125,7 @@ class LmdbTree:
                 puts.append((name, records.get(key) or self._pack(item, ITEMS + name)))
         with transaction.cursor(db=self._items) as cursor:
             cursor.putmulti(puts)
-        for message_id, fate in checkpoint.fates.items():
-            name = _message_key(message_id)
-            value = self._pack([fate.position, list(map(_outcome_to_item, fate.outcomes))], _FATES + name)
-            transaction.put(name, value, db=self._fates)
+        self._write_fates(transaction, checkpoint)
         for idempotency_key, memory in checkpoint.memories.items():
             name = _memory_key(idempotency_key)
             parts = [str(part) if isinstance(part, (Verdict, Why)) else part for part in memory]
@@ -140,6 +142,17 @@ class LmdbTree:
         view, start = checkpoint.run
         value = pack([checkpoint.line, checkpoint.revision, view, start], STATE + LINE)
         transaction.put(LINE, value, db=self._state)
+
+    def _write_fates(self, transaction: Any, checkpoint: Checkpoint) -> None:
+        ages = self._fate_ages
+        for message_id, fate in checkpoint.fates.items():
+            name = _message_key(message_id)
+            value = self._pack([fate.position, list(map(_outcome_to_item, fate.outcomes))], _FATES + name)
+            transaction.put(name, value, db=self._fates)
+            if ages is not None:
+                ages.add(transaction, fate.position, name)
+        if ages is not None:
+            ages.forget(transaction, checkpoint.line, len(checkpoint.fates))
 
     def _forget(self, transaction: Any, before: int, at_once: int) -> None:
         """Deletes at most `at_once` memories and tombstones of positions before this one, oldest first."""

@@ -12,14 +12,17 @@ from typing import NamedTuple
 
 from corel import Color, Lines, Record, is_bound
 from corel.read_only_log import GreenMessage, ReadOnlyLog
+from kvstore.log_schema import FIRST_DIGEST
 from kvstore.node.exported_rows import Row, exported_row, revision_after
 from kvstore.node.lmdb_tree import LmdbTree
 
 
-class ExportedMessage(NamedTuple):
-    row: Row
-    order_digest: bytes
-    """The node's own digest of its green order up to and including this message; empty if it is not green."""
+class Beginning(NamedTuple):
+    """Where a log begins, and what is known of the order before it."""
+
+    line: int
+    digest: bytes
+    revision: int
 
 
 class LogExport:
@@ -33,7 +36,7 @@ class LogExport:
         except BaseException:
             self.close()
             raise
-        self.cluster, self.node, self.disk = self._log.identity
+        self.cluster, self.node, self.disk, _ = self._log.identity
         self.final = self._tree.line
         """How many messages have outcomes that are on disk."""
 
@@ -61,31 +64,43 @@ class LogExport:
         bound = is_bound(lines.committed, lines.generation, lines.attempted_view)
         return lines.generation if bound else bytes(len(lines.generation))
 
+    def beginning(self) -> Beginning:
+        """Returns where the log begins: its cut, or 0. The revision there is known from the first write after it
+        that changed something."""
+        cut = self.lines.cut
+        if not cut:
+            return Beginning(0, FIRST_DIGEST, 0)
+        for message in self._log.green_messages(cut, self.final):
+            fate = self._tree.fate(message.record.id)
+            for outcome in () if fate is None else fate.outcomes:
+                if revision := revision_after(0, [outcome]):
+                    return Beginning(cut, self._log.green_digest(cut), revision - 1)
+        return Beginning(cut, self._log.green_digest(cut), self._tree.revision)
+
     def has_order(self, line: int, digest: bytes) -> bool:
         """Returns whether the green order up to this line, which is not beyond the green line, has this digest."""
         return self._log.green_digest(line) == digest
 
-    def messages(
-        self, first: int, revision: int, digest: bytes, with_body: bool = True
-    ) -> Iterator[ExportedMessage]:
+    def rows(self, first: int, revision: int, digest: bytes, with_body: bool = True) -> Iterator[Row]:
         """Yields the messages from this position to the end, where the revision and the digest of the row before
-        it are these."""
-        order_digest = self._log.green_digest(first)
+        it are these. The digests of green rows are the node's own."""
         for message in self._log.green_messages(first, self.lines.green):
             row = self._green_row(message, revision, digest, with_body)
             if row["revision"] is not None:
                 revision = row["revision"]
-            digest, order_digest = row["digest"], message.digest
+            digest = row["digest"]
+            if digest != message.digest:
+                raise self._log.damaged(f"the order up to {message.position} is not the one that was exported")
             self._check_revision(message.position, revision)
-            yield ExportedMessage(row, order_digest)
-        if order_digest != self.lines.green_digest:
+            yield row
+        if digest != self.lines.green_digest:
             raise self._log.damaged(f"the order at {self.lines.green} is not the one that became green")
         queue = self._image.queue
         for position, entry in enumerate(queue, self.lines.green):
             color = Color.YELLOW if position < self.yellow else Color.RED
             row = exported_row(position, self._log.record(entry.arrival), color, None, None, digest, with_body)
             digest = row["digest"]
-            yield ExportedMessage(row, b"")
+            yield row
 
     def _green_row(self, message: GreenMessage, revision: int, digest: bytes, with_body: bool) -> Row:
         position, record, _ = message

@@ -71,6 +71,8 @@ class Metrics:
         self.incarnations = 0
         self.disk_failures: Counter[str] = Counter()
         """By the kind of error."""
+        self.transfers: Counter[str] = Counter()
+        """States taken over from other nodes, by outcome."""
         self._past: Counter[str] = Counter()
         self._count: Callable[[], Counter[str]] = Counter
         self.queue = MessageQueue()

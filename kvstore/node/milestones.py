@@ -32,6 +32,7 @@ _KEPT = frozenset[str](
         CorelEvent.ABORTED,
         CorelEvent.VOTER,
         CorelEvent.CONTRADICTED,
+        CorelEvent.VOTE_DOUBTED,
     }
 )
 

@@ -13,12 +13,14 @@ from typing import Any
 from prometheus_client.core import Metric
 
 from corel import Color, MessageId, Stage, inspect
-from corel.disk_errors import DiskError
+from corel.disk_errors import DiskError, Truncated
+from corel.lmdb_log import LmdbLog
 from kvstore.node import collector
 from kvstore.node.config import NodeConfig
 from kvstore.node.disk_watch import warnings_of
 from kvstore.node.metrics import Metrics
 from kvstore.node.milestones import Milestones
+from kvstore.node.open_snapshots import OpenSnapshots
 from kvstore.node.restarting import RestartingDriver
 from kvstore.node.status import LogEntry, LogPage, NodeStatus
 from kvstore.store import (
@@ -95,7 +97,8 @@ class Node:
         return self._restarting.store.find_red(key)
 
     def outcome(self, message_id: MessageId, index: int) -> tuple[Color, Outcome | None] | None:
-        """What became of a write of this message; None if this node does not know of it."""
+        """What became of a write of this message; None if this node does not know of it. Raises
+        `FateForgotten`."""
         return self._restarting.store.outcome(message_id, index)
 
     # The past, feeds and merges
@@ -185,6 +188,11 @@ class Node:
         self._restarting.driver.wake_for_store()
         return await answer
 
+    @property
+    def snapshots(self) -> OpenSnapshots:
+        """The snapshots of this node's disk that are being read."""
+        return self._restarting.snapshots
+
     # Status and log
 
     @property
@@ -221,7 +229,10 @@ class Node:
             held_writes=store.held,
             watchers=self.watchers,
             oldest_revision=_oldest_readable(store),
+            log_first=log.cut,
+            log_bytes=_log_bytes(restarting.log),
             trouble=None if trouble is None else str(trouble),
+            learning=restarting.learning,
             disk_usage=usage,
             warnings=(*warnings_of(usage).values(), *_journal_warnings(restarting.lost_events)),
             dropped_datagrams={
@@ -230,6 +241,7 @@ class Node:
             silent_ms=driver.silent_ms(),
             is_disturbed=restarting.chaos not in (None, Chaos()),
             uptime_s=time.time() - self.started_at,
+            lineage=restarting.lineage,
         )
 
     @property
@@ -237,9 +249,14 @@ class Node:
         """The last views, stages and phases of this node."""
         return self._restarting.milestones
 
-    def read_log(self, first: int, limit: int) -> LogPage:
-        """At most `limit` messages of the log, from this position on, whatever their colour."""
+    def read_log(self, first: int | None, limit: int) -> LogPage:
+        """At most `limit` messages of the log, from this position on or from the first that is kept, whatever
+        their colour. Raises `Truncated`."""
         log = self._restarting.driver.replica.log
+        if first is None:
+            first = log.cut
+        if first < log.cut:
+            raise Truncated(self.config.data, log.cut)
         entries = [
             LogEntry(one, log.body_of(one.entry)) for one in inspect(log, self._restarting.log, first, limit)
         ]
@@ -254,6 +271,7 @@ class Node:
         yield from collector.write_families(metrics, status)
         yield from collector.group_families(metrics, status, time.monotonic())
         yield from collector.disk_families(metrics, status, driver.sync_under_way_seconds)
+        yield from collector.learning_families(metrics, status)
         yield from collector.network_families(metrics, flow)
         yield from collector.http_families(metrics)
         yield from collector.queue_families(self._queue_depths(flow))
@@ -299,6 +317,13 @@ def _oldest_readable(store: Store) -> int:
         return store.green.oldest()
     except DiskError:
         return store.green.revision
+
+
+def _log_bytes(log: LmdbLog) -> int:
+    try:
+        return log.log_bytes()
+    except DiskError:
+        return 0
 
 
 def _now() -> Milliseconds:

@@ -6,6 +6,7 @@ bodies nor values stay in memory while the journal's disk stalls, and leaves the
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from importlib import metadata
 from typing import Any, Protocol
 
@@ -13,6 +14,7 @@ from corel import Color, Greened, LogWrite, Queued, Replica, Yellowed
 from kvstore.node import journal_records
 from kvstore.node.journal import Make
 from kvstore.node.journal_records import Met
+from kvstore.node.snapshot_format import LineageEntry
 from kvstore.store import Accepted, Answer, Answered, AppliedMessage, Done, Outcome, write_id
 from transport import Journal, Machine
 
@@ -65,6 +67,11 @@ class Recorder:
         self.note("started", **group, software=metadata.version("corelkv"), **lines)
         members = list(map(str, view.members))
         self.note("view", view=str(view.id), reason="start", members=members, transitional=members)
+
+    def begun_anew(self, lineage: Iterable[LineageEntry]) -> None:
+        """The generations of the cluster that ended before this one."""
+        for entry in lineage:
+            self.note("begun_anew", green=entry.line, detail=entry.generation.hex(), reason=entry.reason)
 
     # Messages
 

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from corel import Inspected, Phase, Stage
 from corel.lmdb_log import DiskUsage
+from kvstore.node.learning import LearningStatus
+from kvstore.node.snapshot_format import LineageEntry
 from transport import Machine, View
 
 
@@ -41,8 +43,14 @@ class NodeStatus:
     """How many feeds of this node are open."""
     oldest_revision: int
     """The oldest revision of which the whole state can be read."""
+    log_first: int
+    """The first position of the log that can be read."""
+    log_bytes: int
+    """How large the log is on disk; 0 if the disk has to be opened again."""
     trouble: str | None
     """Why the node is away from the others; None while it takes part."""
+    learning: LearningStatus | None
+    """How far it is with taking over what it lacks; None if it does not."""
     disk_usage: DiskUsage
     warnings: tuple[str, ...]
     """What needs attention before it becomes trouble; each says what to do."""
@@ -53,6 +61,8 @@ class NodeStatus:
     is_disturbed: bool
     """Whether faults are injected into its network."""
     uptime_s: float
+    lineage: tuple[LineageEntry, ...] = ()
+    """The generations of the cluster before this one, oldest first."""
 
 
 class LogEntry(NamedTuple):

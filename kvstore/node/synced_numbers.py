@@ -1,10 +1,11 @@
 """Two numbers that must survive a crash before anything that depends on them leaves the node, each in a file of
 its own.
 
-The **incarnation** counts the starts of this node. It makes every message id and every timestamp unique across
-restarts, so it must never go back. A node that finds no record of itself, because the cluster is new or its disk
-was replaced, begins at the wall clock's seconds, which is above anything it can have had, and counts on from there
-(decision 7). A file that cannot be read is an error, not a new beginning.
+The **incarnation** tells the starts of this node apart. It makes every message id and every timestamp unique
+across restarts, so it must never go back: it is the wall clock in milliseconds, or one more than the last start's
+where the clock is not beyond that. So a node whose disk was replaced is above anything it can have had, and two
+processes that are started from copies of one disk are not the same machine (decision 7). A file that cannot be
+read is an error, not a new beginning.
 
 The **clock floor** is how far the Lamport clock of this node has come. A restarted node begins above it, so
 timestamps of messages and ids of views ascend across restarts. The clock is not written for every tick: a block of
@@ -24,6 +25,7 @@ import os
 import time
 from pathlib import Path
 
+from corel import Lines
 from transport import SEQUENCE_MAX
 
 _INCARNATION_FILE = "incarnation"
@@ -42,13 +44,22 @@ class SyncedNumberError(Exception):
 
 
 def next_incarnation(directory: Path) -> int:
-    """Counts this start and returns its number, which no earlier or later start has."""
+    """Returns a number for this start, which no earlier or later start has, and keeps it."""
     _make_directory(directory)
     path = directory / _INCARNATION_FILE
     last = _read(path)
-    incarnation = int(time.time()) if last is None else last + 1
+    incarnation = max(int(time.time() * 1_000.0), 0 if last is None else last + 1)
     write_number(path, incarnation)
     return incarnation
+
+
+def begin_after(directory: Path, node: str, lines: Lines) -> None:
+    """Ensures that the first start of a node in this directory has an incarnation above all that a log which it
+    was given knows of it, even if the wall clock is behind."""
+    known = [stream.incarnation for stream, _ in lines.streams if stream.name == node]
+    known += [incarnation for name, incarnation in lines.folded if name == node]
+    if known:
+        write_number(directory / _INCARNATION_FILE, max(known))
 
 
 def _read(path: Path) -> int | None:
@@ -57,7 +68,7 @@ def _read(path: Path) -> int | None:
     except ValueError as error:
         raise SyncedNumberError(
             f"{error}. If you know the node's last incarnation, write a higher number into it; otherwise remove "
-            "the file, and the node will begin at the wall clock's seconds."
+            "the file, and the node will begin at the wall clock's milliseconds."
         ) from None
 
 

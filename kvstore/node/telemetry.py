@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from enum import StrEnum
 
-from corel import Greened, Logged, MessageQueue, Persist, Queued, Stage, StageChanged, Yellowed
+from corel import CorelEvent, Greened, Logged, MessageQueue, Persist, Queued, Stage, StageChanged, Yellowed
 from corel.disk_errors import DiskError
 from kvstore.node.message_times import MessageTimes
 from kvstore.node.metrics import Metrics
@@ -105,6 +105,8 @@ class Telemetry:
             return
         if isinstance(entry.event, MembershipEvent):
             self.metrics.group.membership_event(entry)
+        elif entry.event is CorelEvent.VOTE_DOUBTED:
+            logger.warning("%s does not vote: %s", entry.details["machine"], entry.details["detail"])
         self._milestones.note(entry)
         if self.journal is not None:
             self.journal.entry(entry)

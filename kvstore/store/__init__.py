@@ -7,7 +7,7 @@ write does to a state. Other packages use only the names that are exported here.
 from kvstore.store.config import StoreConfig
 from kvstore.store.feed import EVERYTHING, Feed, Interest, Waiting
 from kvstore.store.figures import StoreFigures
-from kvstore.store.green_state import Checkpoint, Fate, Tree, bounded, write_id
+from kvstore.store.green_state import Checkpoint, Fate, FateForgotten, GreenState, Tree, bounded, write_id
 from kvstore.store.history import (
     Change,
     Compacted,
@@ -142,7 +142,9 @@ __all__ = [
     # The state on disk
     "Tree",
     "Checkpoint",
+    "GreenState",
     "Fate",
+    "FateForgotten",
     "Remembered",
     "Run",
     "EMPTY_ORDER",

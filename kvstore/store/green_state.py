@@ -51,6 +51,10 @@ class Fate(NamedTuple):
     outcomes: tuple[Outcome, ...]
 
 
+class FateForgotten(Exception):
+    """The message is green, and what became of its writes is no longer kept."""
+
+
 @dataclass(slots=True)
 class Checkpoint:
     """What the messages before `line` changed since the previous checkpoint."""

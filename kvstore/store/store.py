@@ -29,7 +29,7 @@ from corel import (
 from kvstore.store.config import StoreConfig
 from kvstore.store.feed import Feed
 from kvstore.store.figures import StoreFigures
-from kvstore.store.green_state import Checkpoint, GreenState, Tree, write_id
+from kvstore.store.green_state import Checkpoint, FateForgotten, GreenState, Tree, write_id
 from kvstore.store.history import Snapshot
 from kvstore.store.observer import AppliedMessage, Observer
 from kvstore.store.pending_writes import PendingWrites
@@ -266,7 +266,7 @@ class Store:
 
     def outcome(self, message_id: MessageId, index: int) -> tuple[Color, Outcome | None] | None:
         """The colour of a write and, if it is green, what became of it; None if it is not known here. A write that
-        was sent but is not logged is not known."""
+        was sent but is not logged is not known. Raises `FateForgotten`."""
         fate = self.green.fate(message_id)
         if fate is not None:
             return (Color.GREEN, fate.outcomes[index]) if index < len(fate.outcomes) else None
@@ -274,6 +274,8 @@ class Store:
             return Color.YELLOW, None  # it is green, and is about to be applied
         entry = self._log.queue.get(message_id)
         if entry is None:
+            if 1 <= message_id.sequence <= self._log.queue.last_of(message_id.stream):
+                raise FateForgotten(message_id)  # it is green, and its fate was deleted
             return None
         self._refresh_red()
         if self._red.outcome(write_id(message_id, index)) is None:

@@ -2,7 +2,8 @@
 manifests, and earlier audits, have the digest that the order has at their line. So what two audits found, months
 apart, can be compared by one number.
 
-Needs: exports. Of a log that does not begin at 0, the first digest is taken from its manifest.
+Needs: exports. Of a log that does not begin at 0, because its node has truncated it, the first digest is taken
+from its manifest, and is compared with what other exports have there.
 
 Scales: bodies are hashed in the one pass that sums up all rows. The chain is checked once where exports are alike,
 by a window over a segment of 65,536 positions: one shuffle of about 150 bytes per position, not per node. What is
@@ -94,6 +95,25 @@ def broken_loose_links(loose: DataFrame, found: DataFrame, manifests: DataFrame)
     wrong = joined.where(candidates.isNotNull() & ~F.exists(candidates, _continues))
     detail = text("its digest in %s continues none that any export has before it", F.col("source"))
     return violations(wrong, DIGESTS, nodes=F.array("node"), detail=detail)
+
+
+def beginnings(manifests: DataFrame) -> DataFrame:
+    """Returns (cluster, node, file, position, told): the digest that each log which does not begin at 0 says the
+    order has before its first row, at this position."""
+    return manifests.where("first > 0").select(
+        "cluster", "node", "file", (F.col("first") - 1).alias("position"), F.lower("first_digest").alias("told")
+    )
+
+
+def wrong_beginnings(manifests: DataFrame, found: DataFrame) -> DataFrame:
+    """Returns VIOLATIONS: logs that were cut where another log has another digest. What was before the cut is
+    proven by that digest, and by the rows of the other log."""
+    others = found.select("cluster", "position", _hex("found").alias("theirs")).distinct()
+    wrong = beginnings(manifests).join(others, ["cluster", "position"]).where(F.col("told") != F.col("theirs"))
+    detail = text(
+        "%s begins after the digest %s, and others have %s", F.col("file"), F.col("told"), F.col("theirs")
+    )
+    return violations(wrong, DIGESTS, nodes=F.array("node"), detail=detail).distinct()
 
 
 def lines_of(manifests: DataFrame) -> DataFrame:

@@ -61,13 +61,15 @@ def digests_rule(evidence: Evidence, earlier: DataFrame) -> Findings:
     linked = digests.links(evidence)
     loose = evidence.keep(digests.loose_links(linked))
     lines = digests.lines_of(evidence.manifests).unionByName(earlier)
-    wanted = digests.positions_before(loose).unionByName(digests.positions_of_lines(lines))
+    begins = digests.beginnings(evidence.manifests).select("cluster", "position")
+    wanted = digests.positions_before(loose).unionByName(digests.positions_of_lines(lines)).unionByName(begins)
     at = evidence.keep(digests.digests_at(evidence.logs, wanted))
     found = Findings(checked=digests.digests_checked(evidence, earlier))
     found.violations = [
         digests.broken_links(linked),
         digests.broken_loose_links(loose, at, evidence.manifests),
         digests.wrong_manifests(evidence.manifests, at),
+        digests.wrong_beginnings(evidence.manifests, at),
         digests.changed_lines(earlier, at),
     ]
     if not evidence.file_blocks.where("bad_bodies > 0").isEmpty():

@@ -88,7 +88,7 @@ def test_a_node_that_is_stopped_while_it_is_written_to_loses_nothing_acknowledge
     alone.start()
     alone.await_ready()
     assert [key for key in acknowledged if alone.get(key).status != 200] == []
-    assert alone.status()["incarnation"] == incarnation + 1
+    assert alone.status()["incarnation"] > incarnation
 
 
 def test_a_node_that_is_killed_keeps_everything_acknowledged(alone: Node, key: str) -> None:
@@ -101,7 +101,7 @@ def test_a_node_that_is_killed_keeps_everything_acknowledged(alone: Node, key: s
     alone.await_ready()
     assert [key for key in acknowledged if alone.get(key).status != 200] == []
     assert {alone.fate(write_id).json["outcome"] for write_id in acknowledged.values()} == {"applied"}
-    assert alone.status()["incarnation"] == incarnation + 1
+    assert alone.status()["incarnation"] > incarnation
 
 
 def test_the_others_go_on_without_a_killed_node_which_catches_up(three: Cluster, key: str) -> None:
@@ -356,7 +356,8 @@ def test_two_processes_with_one_data_directory(alone: Node, tmp_path: Path) -> N
     alone.kill()
     alone.start()
     alone.await_ready()
-    assert (alone.get("k").body, alone.status()["incarnation"]) == (b"y", incarnation + 1)
+    assert alone.get("k").body == b"y"
+    assert alone.status()["incarnation"] > incarnation
 
 
 def test_a_data_directory_that_is_damaged(tmp_path: Path) -> None:
@@ -403,8 +404,7 @@ def _has_dropped(node: Node, reason: str) -> bool:
 
 
 def test_a_node_left_over_from_before_a_bootstrap_is_kept_out_and_mixes_nothing(tmp_path: Path) -> None:
-    """a and b are wiped and bootstrapped anew, c is forgotten. Names, roster and even the ids of writes repeat, as
-    if the clocks of a and b had been set back meanwhile."""
+    """a and b are wiped and bootstrapped anew, c is forgotten. Names and roster are the same."""
     with Cluster("abc", tmp_path) as cluster:
         cluster.start()
         old = [cluster["a"].put("k", f"old {number}").json["id"] for number in range(5)]
@@ -412,14 +412,12 @@ def test_a_node_left_over_from_before_a_bootstrap_is_kept_out_and_mixes_nothing(
         for name in "abc":
             cluster[name].stop()
         for name in "ab":
-            incarnation = int((cluster[name].data / "incarnation").read_text())
             shutil.rmtree(cluster[name].data)
-            _set_incarnation(cluster[name], incarnation - 1)
             cluster[name].start("--bootstrap")
         for name in "ab":
             cluster[name].await_ready()
         new = [cluster["a"].put("k", f"new {number}").json["id"] for number in range(3)]
-        assert set(new) & set(old), "ids repeat"
+        assert not set(new) & set(old)
         cluster["c"].start()
         cluster["c"].await_ready("")
         for node in (cluster["a"], cluster["c"]):
@@ -472,16 +470,17 @@ def test_a_node_started_again_on_a_new_disk_replaces_its_twin_and_the_others_go_
             twin.kill()
 
 
-def test_a_twin_of_an_older_incarnation_stops_and_the_others_go_on(
-    three: Cluster, key: str, tmp_path: Path
-) -> None:
-    twin = twin_of(three["a"], three.flags, tmp_path / "new")
-    _set_incarnation(twin, 1)
-    twin.start("--bootstrap")
-    try:
-        assert twin.wait() == 1
-        assert "Stop one of them, or give each its own name in the roster" in twin.output
-    finally:
-        twin.kill()
-    assert three["b"].put(key, "x", "?ack=green").status == 200
-    assert three["a"].get(key, "?read=linearizable").body == b"x"
+def test_a_twin_of_an_older_incarnation_stops_and_the_others_go_on(tmp_path: Path) -> None:
+    """The clock of a was ahead when it was started."""
+    with Cluster("abc", tmp_path) as cluster:
+        _set_incarnation(cluster["a"], 10**14)
+        cluster.start()
+        twin = twin_of(cluster["a"], cluster.flags, tmp_path / "new")
+        twin.start("--bootstrap")
+        try:
+            assert twin.wait() == 1
+            assert "Stop one of them, or give each its own name in the roster" in twin.output
+        finally:
+            twin.kill()
+        assert cluster["b"].put("k", "x", "?ack=green").status == 200
+        assert cluster["a"].get("k", "?read=linearizable").body == b"x"

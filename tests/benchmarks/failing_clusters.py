@@ -24,6 +24,7 @@ HTTP_PORT = 18_631
 UDP_PORT = 7_461
 ETCD_PORT = 23_831
 _READY_SECONDS = 60.0
+_CALL_SECONDS = 60.0
 
 
 class FailingCluster(Protocol):
@@ -100,13 +101,13 @@ class Corelkv:
         if failure == "cut":
             others = [name for name in self.names if name != self.victim]
             cut = json.dumps({"drop_from": others, "drop_to": others}).encode()
-            _call("PUT", self._port(self.victim), "/v1/chaos", cut)
+            call("PUT", self._port(self.victim), "/v1/chaos", cut)
         else:
             self._processes.signal(self.victim, _signal_of(failure))
 
     def repair(self, failure: str) -> None:
         if failure == "cut":
-            _call("DELETE", self._port(self.victim), "/v1/chaos")
+            call("DELETE", self._port(self.victim), "/v1/chaos")
         elif failure == "SIGSTOP":
             self._processes.signal(self.victim, signal.SIGCONT)
         else:
@@ -128,7 +129,7 @@ class Corelkv:
         wait_until(lambda: all(map(self._is_whole, self.names)), "all nodes are in one primary component")
 
     def _is_whole(self, name: str) -> bool:
-        status = json.loads(_call("GET", self._port(name), "/v1/status"))
+        status = json.loads(call("GET", self._port(name), "/v1/status"))
         return bool(status["primary"]) and len(status["view"]["members"]) == len(self.names)
 
     def _port(self, name: str) -> int:
@@ -200,14 +201,14 @@ class Etcd:
         return len(leaders) == 1 and "0" not in leaders and all(map(self._is_healthy, self.places))
 
     def _is_healthy(self, place: int) -> bool:
-        return b'"true"' in _call("GET", ETCD_PORT + place, "/health")
+        return b'"true"' in call("GET", ETCD_PORT + place, "/health")
 
     def _leads(self, place: int) -> bool:
         status = self._status(place)
         return bool(status["header"]["member_id"] == status["leader"])
 
     def _status(self, place: int) -> dict[str, Any]:
-        status: dict[str, Any] = json.loads(_call("POST", ETCD_PORT + place, "/v3/maintenance/status", b"{}"))
+        status: dict[str, Any] = json.loads(call("POST", ETCD_PORT + place, "/v3/maintenance/status", b"{}"))
         return status
 
     @staticmethod
@@ -219,8 +220,8 @@ class Etcd:
         return response.status == 200
 
 
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + _READY_SECONDS
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = _READY_SECONDS) -> None:
+    end = time.monotonic() + seconds
     while time.monotonic() < end:
         with contextlib.suppress(OSError, http.client.HTTPException):
             if condition():
@@ -233,7 +234,9 @@ def _signal_of(failure: str) -> signal.Signals:
     return signal.SIGSTOP if failure.startswith("SIGSTOP") else signal.SIGKILL
 
 
-def _call(method: str, port: int, path: str, body: bytes | None = None) -> bytes:
-    with urlopen(Request(f"http://127.0.0.1:{port}{path}", body, method=method), timeout=5.0) as response:
+def call(method: str, port: int, path: str, body: bytes | None = None) -> bytes:
+    with urlopen(
+        Request(f"http://127.0.0.1:{port}{path}", body, method=method), timeout=_CALL_SECONDS
+    ) as response:
         answer: bytes = response.read()
     return answer

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from corel.messages import (
     DIGEST_BYTES,
     EMPTY_DIGEST,
+    IDENTITY_BYTES,
+    NO_IDENTITY,
     NO_VIEW,
     Attempt,
     Commit,
@@ -24,9 +26,11 @@ from corel.messages import (
     State,
     Vector,
 )
+from corel.participation import Participant, Participants
 from corel.quorum import Roster
 from tests.membership.strategies import positives
 from tests.transport.strategies import machines, naturals, view_ids
+from tests.transport.strategies import names as node_names
 from transport.messages import Machine, ViewId
 
 VIEW = ViewId(1, "a", 1)
@@ -73,9 +77,12 @@ def state(
     is_voter: bool = True,
     roster: Roster = ROSTER,
     base_digest: bytes = EMPTY_DIGEST,
-    generation: bytes = EMPTY_DIGEST,
+    generation: bytes = NO_IDENTITY,
     attempted_view: ViewId = VIEW,
-    disk: bytes = EMPTY_DIGEST,
+    disk: bytes = NO_IDENTITY,
+    participants: Participants = (),
+    cut: int = 0,
+    is_learned: bool = False,
 ) -> State:
     """Returns a state in which the digest of the green order says how long that is."""
     green_digest = green.to_bytes(DIGEST_BYTES, "big")
@@ -93,12 +100,16 @@ def state(
         generation,
         attempted_view,
         disk,
+        participants,
+        cut,
+        is_learned,
     )
 
 
 # Strategies
 
 digests = st.binary(min_size=DIGEST_BYTES, max_size=DIGEST_BYTES)
+identities = st.binary(min_size=IDENTITY_BYTES, max_size=IDENTITY_BYTES)
 bodies = st.binary(max_size=40)
 ids = st.builds(MessageId, machines, st.integers(1, 40))
 runs = st.builds(
@@ -122,10 +133,15 @@ states = st.builds(
     tails,
     vectors,
     st.booleans(),
-    digests,
-    digests,
+    identities,
+    identities,
     view_ids | st.just(NO_VIEW),
-    digests,
+    identities,
+    st.lists(st.builds(Participant, node_names, naturals, naturals), max_size=3).map(tuple),
+    naturals,
+    st.booleans(),
+    naturals,
+    naturals,
 )
 payloads: st.SearchStrategy[Payload] = (
     st.builds(Regular, positives, bodies)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from corel.lmdb_log import LmdbLog
 from corel.messages import MessageId
 from corel.storage import Lines, LogWrite, Record
+from kvstore.node.fate_ages import ALL
 from kvstore.node.lmdb_tree import LmdbTree
 from kvstore.store import Checkpoint, Item
 from transport.messages import Machine, ViewId
@@ -35,7 +36,7 @@ class Content(NamedTuple):
 
 def opened(directory: Path) -> tuple[LmdbLog, LmdbTree]:
     log = LmdbLog(directory, "test", "a", is_new_cluster=True, map_bytes=MAP_BYTES)
-    return log, LmdbTree(log)
+    return log, LmdbTree(log, ALL)
 
 
 def written(directory: Path, writes: int, random: Random) -> Iterator[Content]:

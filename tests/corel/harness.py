@@ -244,6 +244,12 @@ class LogCluster:
         self.views(*components)
         self.run()
 
+    def flush(self, names: str) -> None:
+        """Writes what has become green."""
+        for name in names:
+            self._execute(self.nodes[name], self.nodes[name].log.flush())
+        self.run()
+
     def advance_clock(self, name: str, by: int) -> None:
         self.nodes[name].clock += by
 
@@ -256,9 +262,9 @@ class LogCluster:
         self._clocks[name] = node.clock
         self.disks[name].crash(is_kept)
 
-    def start(self, name: str) -> None:
-        """Starts a node in a view of its own, as another incarnation if it has crashed."""
-        self._incarnations[name] += 1
+    def start(self, name: str, incarnation: int | None = None) -> None:
+        """Starts a node in a view of its own, as another incarnation if it has crashed, or as this one."""
+        self._incarnations[name] = incarnation or self._incarnations[name] + 1
         me = Machine(name, self._incarnations[name])
         disk = self.disks[name]
         clock = max(self._clocks[name], disk.log.lines.clock) + 1
@@ -277,6 +283,22 @@ class LogCluster:
     def replace_disk(self, name: str) -> None:
         """Replaces the disk by an empty one. What was nowhere else is lost."""
         self.disks[name].log = MemoryLog(Lines(), f"{name} replaced, {self._incarnations[name]}")
+        self.acknowledged.disk_replaced(name)
+
+    def begin_with(self, other: LogCluster, names: str) -> None:
+        """Tells the checkers that these nodes begin with what another cluster has made green."""
+        for message_id in other.history.order:
+            self.history.positions[message_id] = len(self.history.order)
+            self.history.order.append(message_id)
+            self.history.bodies[message_id] = other.history.bodies[message_id]
+            self.bodies[message_id] = other.bodies[message_id]
+        for name in names:
+            for checker in self.checkers:
+                checker.took_over(name, self.disks[name].log.lines)
+
+    def put_back_disk(self, name: str, log: MemoryLog) -> None:
+        """Puts an earlier copy of a disk in place of the disk. What only the disk had is lost."""
+        self.disks[name].log = log
         self.acknowledged.disk_replaced(name)
 
     # What happens
@@ -527,4 +549,5 @@ class LogCluster:
         past."""
         if entry.id.stream == log.me:
             self.history.pasts[entry.id] = {**log.queue.green_last, **dict(log.queue.have())}
+            self.history.bodies[entry.id] = entry.body or b""
         add(entry)

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from corel import codec
 from corel.codec import PayloadError
-from corel.messages import DIGEST_BYTES, EMPTY_DIGEST, Copy, MessageId, Payload, Priority, State
+from corel.messages import DIGEST_BYTES, EMPTY_DIGEST, NO_IDENTITY, Copy, MessageId, Payload, Priority, State
 from tests.corel.builders import VIEW, machine, message_ids, payloads, state, tails
 from tests.transport.strategies import almost_frames, structures, thorough
 from transport.messages import NAME_BYTES_MAX, SEQUENCE_MAX
 
 REGULAR, STATE, ATTEMPT, COMMIT, PRIORITY, REDS = range(6)
-D = EMPTY_DIGEST
+D, DISK = EMPTY_DIGEST, NO_IDENTITY
 NAMES = [["a", 1], [7, "a", 1]]
 """Stream a.1 at place 0 and view 7.a.1 at place 1."""
 
@@ -60,9 +60,9 @@ def test_messages_of_one_sender_that_follow_each_other_take_one_run() -> None:
 
 def test_a_state_of_many_messages_is_small() -> None:
     long = tuple(MessageId(machine("a"), number) for number in range(1, 50_001))
-    told = State(1, 1, 0, D, 0, D, long, (), True, D, D, VIEW, D)
+    told = State(1, 1, 0, D, 0, D, long, (), True, DISK, DISK, VIEW, DISK)
     data = codec.encode(told)
-    assert len(data) < 200
+    assert len(data) < 250
     assert codec.decode(data) == told
 
 
@@ -176,7 +176,8 @@ def test_a_run_too_long_to_be_true_is_refused_before_it_is_unrolled(count: int) 
 
 def test_ids_are_bounded_in_their_sum_before_any_is_made() -> None:
     runs = ["a", 1, 1, 65_536] * 64
-    digest = bytes(DIGEST_BYTES)
-    payload = msgpack.packb([1, 0, 0, 0, digest, 0, digest, runs, [], True, digest, digest, [0, "", 0], digest])
+    digest, identity = D, DISK
+    lines, rest = [0, 0, 0, digest, 0, digest], [True, identity, identity, [0, "", 0], identity, []]
+    payload = msgpack.packb([1, *lines, runs, [], *rest, 0, False, 0, 0])
     with pytest.raises(codec.PayloadError, match="more than"):
         codec.decode(payload)

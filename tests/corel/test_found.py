@@ -94,3 +94,23 @@ def test_a_disk_brought_back_as_it_was_stops_its_own_node_and_nobody_else() -> N
     cluster.settle("ab")
     assert cluster.stages("ab") == {Stage.PRIMARY}
     assert cluster.pictures("ab") == {"x y z kept||"}
+
+
+def test_who_lacks_nothing_writes_nothing_while_another_catches_up() -> None:
+    cluster = LogCluster("abc", config=CorelConfig(batch_bytes_max=1, batches_ahead_max=1, write_gather_ms=0.0))
+    cluster.settle("abc")
+    cluster.submit("a", "x y z")
+    cluster.run()
+    cluster.crash("c")
+    cluster.replace_disk("c")
+    cluster.start("c")
+    cluster.views("abc")
+    cluster.run_until(lambda: cluster["c"].queue.red)
+    cluster.disk("a").hold()
+    cluster.disk("b").hold()
+    cluster.run_until(lambda: cluster["c"].stage is Stage.ESTABLISHING)
+    cluster.disk("a").release()
+    cluster.disk("b").release()
+    cluster.run()
+    cluster.check_finished()
+    assert cluster.pictures() == {"x y z||"}

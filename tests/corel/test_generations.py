@@ -9,7 +9,7 @@ import pytest
 
 from corel.config import CorelConfig
 from corel.effects import StageChanged
-from corel.messages import EMPTY_DIGEST, NO_VIEW
+from corel.messages import EMPTY_DIGEST, NO_IDENTITY, NO_VIEW
 from corel.recovery_plan import Contradiction, make_plan
 from corel.stages import Phase, Stage
 from corel.storage import Lines
@@ -125,9 +125,9 @@ def test_without_an_attempt_it_is_drawn_from_the_disks() -> None:
         return state(committed=0, attempted=0, attempted_view=NO_VIEW, disk=disk)
 
     drawn = plan_of(a=fresh(OLD), b=fresh(NEW))
-    assert drawn not in (EMPTY_DIGEST, OLD, NEW)
+    assert drawn not in (NO_IDENTITY, OLD, NEW)
     assert drawn == plan_of(a=fresh(NEW), b=fresh(OLD))
-    assert drawn != plan_of(a=fresh(OLD), b=fresh(EMPTY_DIGEST))
+    assert drawn != plan_of(a=fresh(OLD), b=fresh(NO_IDENTITY))
 
 
 # Green prefixes are compared at every member's line, bodies included

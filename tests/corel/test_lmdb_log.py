@@ -129,7 +129,7 @@ def test_a_format_of_another_version_is_refused(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("corel.lmdb_log.FORMAT", 99)
     LmdbLog(tmp_path, "test", "a").close()
     monkeypatch.undo()
-    with pytest.raises(DiskError, match=r"format 99; this version of corelkv reads 5"):
+    with pytest.raises(DiskError, match=r"format 99; this version of corelkv reads 6"):
         LmdbLog(tmp_path, "test", "a")
 
 

@@ -38,7 +38,7 @@ def write(directory: Path, greened: list[int], batches: int = 1, is_honest: bool
     for count in greened:
         digest = chained(digest, [record.entry() for record in records[green : green + count]])
         green += count
-        said = digest if is_honest else bytes(16)
+        said = digest if is_honest else EMPTY_DIGEST
         lines = Lines(green=green, green_digest=said, next_arrival=len(records), open_from=green)
         log.write(LogWrite((), tuple(range(green - count, green)), None, lines))
     log.close()
@@ -95,7 +95,7 @@ def test_a_format_of_another_version_is_refused(tmp_path: Path, monkeypatch: pyt
     with monkeypatch.context() as patch:
         patch.setattr("corel.lmdb_log.FORMAT", 99)
         LmdbLog(tmp_path, "test", "a").close()
-    with pytest.raises(DiskError, match=r"format 99; this version of corelkv reads 5"):
+    with pytest.raises(DiskError, match=r"format 99; this version of corelkv reads 6"):
         ReadOnlyLog(tmp_path)
 
 

@@ -11,7 +11,9 @@ from corel.quorum import Roster
 from corel.replica import Replica, ReplicaEffect
 from corel.storage import Lines
 from membership.config import MembershipConfig
+from membership.effects import LeftBehind
 from membership.group import Group
+from membership.messages import NO_PROGRESS, Progress
 from tests.simulator.corel.memory_log import MemoryLog
 from transport.config import TransportConfig
 from transport.messages import Machine, ViewId
@@ -26,6 +28,7 @@ class Watched(Group):
     def __init__(self) -> None:
         super().__init__(A, MembershipConfig(), TransportConfig(), Random(1), 0.0)
         self.told: list[object] = []
+        self.progress = NO_PROGRESS
 
     def mark(self, marks: tuple[int, ...]) -> None:
         self.told.append(marks)
@@ -36,9 +39,13 @@ class Watched(Group):
     def solicit(self, machines: object) -> None:
         self.told.append(machines)
 
+    def report_progress(self, progress: Progress) -> None:
+        super().report_progress(progress)
+        self.progress = progress
 
-def replica() -> tuple[Replica, Watched]:
-    group, log = Watched(), MemoryLog(Lines(is_voter=True))
+
+def replica(committed: int = 0) -> tuple[Replica, Watched]:
+    group, log = Watched(), MemoryLog(Lines(is_voter=True, committed=committed, attempted=committed))
     return Replica(group, Corel(A, group.view, Roster.of("ab"), CorelConfig(), log.load(), log)), group
 
 
@@ -80,3 +87,17 @@ def test_payloads_of_a_view_that_is_over_are_not_sent() -> None:
     assert group.lansis.queued_messages() == 0
     made._from_log([Multicast(b"of this one", group.view.id)])
     assert group.lansis.queued_messages() == 1
+
+
+def test_heartbeats_are_told_how_far_the_log_has_got_before_they_are_sent() -> None:
+    made, group = replica(committed=7)
+    made.start()
+    assert group.progress == NO_PROGRESS
+    made.tick(group.next_deadline())
+    assert group.progress == made.log.progress == Progress(epoch=15, decided=0, line=0, known=0, floor=0)
+
+
+def test_who_was_left_behind_is_a_matter_for_the_layers_above() -> None:
+    made, _ = replica()
+    left_behind = LeftBehind(B, Progress(9, 9, 400, 400, 100))
+    assert made._from_group([left_behind]) == [left_behind]

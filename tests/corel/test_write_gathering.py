@@ -6,7 +6,7 @@ from corel.config import CorelConfig
 from corel.effects import Persist
 from corel.log_writer import LogWriter
 from corel.message_queue import MessageQueue
-from corel.messages import EMPTY_DIGEST, NO_VIEW
+from corel.messages import NO_IDENTITY, NO_VIEW
 from corel.storage import Lines, Primaries
 from corel.write_gathering import WriteGathering
 from transport.messages import Machine
@@ -89,17 +89,19 @@ def test_where_they_come_at_another_pace_fewer_and_fewer_writes_wait() -> None:
 def second_write_of_one() -> LogWriter:
     """Both members had messages in the first write; the second write has messages of a only."""
     writer = LogWriter(MessageQueue(), Lines(), CorelConfig(write_gather_ms=2.0))
+    writer.touch()
     writer.reach(A, 1)
     writer.reach(B, 1)
     first = next_write(writer)
     assert first is not None
     writer.completed(first.token, will_stay_open=False)
+    writer.touch()
     writer.reach(A, 2)
     return writer
 
 
 def next_write(writer: LogWriter, may_wait: bool = True) -> Persist | None:
-    return writer.next_write(Primaries(0, 0, NO_VIEW, EMPTY_DIGEST, True), may_wait)
+    return writer.next_write(Primaries(0, 0, NO_VIEW, NO_IDENTITY, True), may_wait)
 
 
 def test_the_log_waits_for_the_others_and_then_writes_all() -> None:

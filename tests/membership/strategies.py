@@ -14,6 +14,7 @@ from membership.messages import (
     Presence,
     Probe,
     ProbeReply,
+    Progress,
 )
 from tests.transport.strategies import acks, machines, naturals, view_ids
 from transport.messages import SEQUENCE_MAX
@@ -36,5 +37,6 @@ def controls(draw: st.DrawFn) -> Control:
     return Control(sender, draw(positives), draw(positives), draw(view_ids), draw(acks), cover, body)
 
 
-presences = st.builds(Presence, view_ids, some_machines, some_machines, acks)
+progress = st.builds(Progress, *[naturals] * 5)
+presences = st.builds(Presence, view_ids, some_machines, some_machines, acks, progress)
 group_frames = controls() | presences | st.builds(Probe, naturals) | st.builds(ProbeReply, naturals)

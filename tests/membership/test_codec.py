@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import msgpack
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 
 from membership import codec
-from membership.messages import Control, Fault, GroupFrame, Presence, Probe
+from membership.messages import Control, Fault, GroupFrame, Presence, Probe, Progress
 from tests.membership.builders import attempt, control, fault, join
 from tests.membership.strategies import group_frames
 from tests.transport.strategies import almost_frames, structures, thorough
@@ -27,6 +28,10 @@ TABLE = ["a", 1, "b", 2]
 CONTROL = [0, 3, 9, [7, 1], [1, 4], [0, 5]]
 """The fields that all control messages have: this is a.1's third, with clock 9, of view 7.b.2; it follows b.2's
 fourth and covers a.1's fifth message."""
+PRESENCE_FIELDS = [[7, 1], [0, 1], [0], [1, 4], [3, 2, 40, 45, 30]]
+"""A heartbeat in view 7.b.2 of a.1 and b.2, whose sender hears a.1 and has b.2's fourth control message. The layer
+above it is in epoch 3 and has 40 messages that were final in epoch 2, 45 with those that may be; who has fewer
+than 30 is out of its reach."""
 
 
 def decode(*items: object) -> GroupFrame:
@@ -52,6 +57,14 @@ def test_places_in_the_table_stand_for_machines() -> None:
     a, b = Machine("a", 1), Machine("b", 2)
     group_frame = Control(a, 3, 9, ViewId(7, *b), ((b, 4),), ((a, 5),), Fault((b,)))
     assert decode(FAULT, TABLE, *CONTROL, [1]) == group_frame
+
+
+def test_a_heartbeat_says_how_far_the_layer_above_has_got() -> None:
+    a, b = Machine("a", 1), Machine("b", 2)
+    presence = Presence(ViewId(7, *b), (a, b), (a,), ((b, 4),), Progress(3, 2, 40, 45, 30))
+    assert decode(PRESENCE, TABLE, *PRESENCE_FIELDS) == presence
+    largest = replace(presence, progress=Progress(*[SEQUENCE_MAX] * 5))
+    assert codec.decode(codec.encode(largest)) == largest
 
 
 def test_a_machine_is_named_once_however_often_it_is_meant() -> None:
@@ -83,13 +96,13 @@ def refused(name: str, make: Callable[[], Any]) -> Any:
         refused("no kind", lambda: decode()),
         refused("no table", lambda: decode(PROBE)),
         refused("a kind that is no number", lambda: decode("probe", TABLE, 1)),
-        refused("a field too few", lambda: decode(PRESENCE, TABLE, [7, 0], [], [])),
+        refused("a field too few", lambda: decode(PRESENCE, TABLE, *PRESENCE_FIELDS[:4])),
         refused("a field too many", lambda: decode(PROBE, [], 1, 2)),
         refused("a fault of nobody", lambda: decode(FAULT, TABLE, *CONTROL)),
         refused("a fault of two sets", lambda: decode(FAULT, TABLE, *CONTROL, [1], [])),
         refused("an attempt with faults", lambda: decode(ATTEMPT, TABLE, *CONTROL, [[7, 0], []], [1])),
-        refused("a place that is not in the table", lambda: decode(PRESENCE, TABLE, [7, 2], [], [], [])),
-        refused("a place before the table", lambda: decode(PRESENCE, TABLE, [7, -1], [], [], [])),
+        refused("a place that is not in the table", lambda: decode(PRESENCE, TABLE, [7, 2], *PRESENCE_FIELDS[1:])),
+        refused("a place before the table", lambda: decode(PRESENCE, TABLE, [7, -1], *PRESENCE_FIELDS[1:])),
         refused("a table without an incarnation", lambda: decode(PROBE, ["a"], 1)),
         refused("an empty name", lambda: decode(PROBE, ["", 1], 1)),
         refused("a name too long", lambda: decode(PROBE, ["é" * (NAME_BYTES_MAX // 2 + 1), 1], 1)),
@@ -98,8 +111,23 @@ def refused(name: str, make: Callable[[], Any]) -> Any:
         refused("a negative number", lambda: decode(PROBE, [], -1)),
         refused("a number that is a truth", lambda: decode(PROBE, [], True)),
         refused("a number that is a fraction", lambda: decode(PROBE, [], 1.0)),
-        refused("acknowledgements of odd length", lambda: decode(PRESENCE, TABLE, [7, 0], [], [], [0])),
-        refused("a view of three parts", lambda: decode(PRESENCE, TABLE, [7, 0, 1], [], [], [])),
+        refused(
+            "acknowledgements of odd length", lambda: decode(PRESENCE, TABLE, *PRESENCE_FIELDS[:3], [0], [3, 4, 3])
+        ),
+        refused("a view of three parts", lambda: decode(PRESENCE, TABLE, [7, 0, 1], *PRESENCE_FIELDS[1:])),
+        refused("progress without a floor", lambda: decode(PRESENCE, TABLE, *PRESENCE_FIELDS[:4], [3, 3, 40, 40])),
+        refused(
+            "progress of six parts", lambda: decode(PRESENCE, TABLE, *PRESENCE_FIELDS[:4], [3, 3, 4, 4, 3, 0])
+        ),
+        refused("progress that is a number", lambda: decode(PRESENCE, TABLE, *PRESENCE_FIELDS[:4], 3)),
+        refused("a negative epoch", lambda: decode(PRESENCE, TABLE, *PRESENCE_FIELDS[:4], [-1, 0, 4, 4, 3])),
+        refused(
+            "a line that is a fraction", lambda: decode(PRESENCE, TABLE, *PRESENCE_FIELDS[:4], [3, 3, 4.0, 4, 3])
+        ),
+        refused(
+            "a floor too large",
+            lambda: decode(PRESENCE, TABLE, *PRESENCE_FIELDS[:4], [3, 3, 4, 4, SEQUENCE_MAX + 1]),
+        ),
         refused("a set without a cut-vector", lambda: decode(ATTEMPT, TABLE, *CONTROL, [[7, 0]])),
         refused("a sequence of 0", lambda: decode(FAULT, TABLE, 0, 0, *CONTROL[2:], [1])),
         refused("a clock of 0", lambda: decode(FAULT, TABLE, 0, 3, 0, *CONTROL[3:], [1])),

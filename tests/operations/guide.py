@@ -15,3 +15,9 @@ def section(title: str) -> str:
     found = re.search(rf"^(#+) {re.escape(title)}\n(.*?)(?=^#+ |\Z)", text, re.DOTALL | re.MULTILINE)
     assert found, f"docs/operations.md has no section {title!r}"
     return found[2]
+
+
+def commands(title: str) -> list[str]:
+    """Returns the commands of a section, line by line."""
+    blocks = re.findall(r"^ *```sh\n(.*?)^ *```", section(title), re.DOTALL | re.MULTILINE)
+    return [line.strip() for block in blocks for line in block.splitlines()]

@@ -16,7 +16,7 @@ import pytest
 
 from kvstore.client import Client, CorelError
 from tests.api.cluster import Cluster, eventually
-from tests.operations.guide import section
+from tests.operations.guide import commands, section
 
 
 @pytest.fixture
@@ -109,7 +109,92 @@ def test_replacing_a_dead_disk_restores_everything_and_the_vote(cluster: Cluster
     assert int(node.get("counter", "?read=linearizable").body) == writers.green
 
 
-def test_a_backup_is_put_back(cluster: Cluster, tmp_path: Path) -> None:
+def run(command: str, **places: object) -> str:
+    """Does a command of the guide, with the places of this test instead of the guide's, and returns what it
+    prints."""
+    for place, mine in places.items():
+        guides = PLACES[place]
+        assert guides in command, f"the guide says {command!r}"
+        command = command.replace(guides, str(mine))
+    program, *arguments = command.split()
+    assert program == "corelkv"
+    done = subprocess.run(
+        [sys.executable, "-m", "kvstore", *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+PLACES = {
+    "url": "http://10.0.0.1:8001",
+    "file": "/backups/corelkv.backup",
+    "data": "/var/lib/corelkv",
+    "node": "--node a",
+    "survivors": "/recovery/a /recovery/b",
+}
+
+
+def restore(cluster: Cluster, file: Path) -> None:
+    """Walks through "Restoring a cluster" from step 2 on; the nodes are stopped, and their directories away."""
+    [command] = commands("Restoring a cluster")
+    for node in cluster:
+        run(command, file=file, data=node.data, node=f"--node {node.name}")
+        node.start()
+    for node in cluster:
+        node.await_ready("?need=primary")
+    cluster.await_views("abc")
+
+
+def test_a_cluster_is_backed_up_under_writes_and_restored(cluster: Cluster, tmp_path: Path) -> None:
+    back_up, verify = commands("Backup")[:2]
+    file = tmp_path / "corelkv.backup"
+    with Writers(cluster).running() as writers:
+        writers.await_more(20)
+        least = writers.green
+        run(back_up, url=cluster["a"].url, file=file)
+        most = writers.green + len(cluster.nodes)  # what is under way
+        assert "is whole" in run(verify, file=file)
+        writers.await_more(20)
+    assert writers.failures == []
+    for node in cluster:
+        node.stop()
+        node.data.rename(node.data.with_suffix(".old"))
+    restore(cluster, file)
+    assert least <= counted(cluster) <= most
+    assert {node.status()["lineage"][0]["reason"] for node in cluster} == {"restored from a backup of node a"}
+    with Writers(cluster).running() as writers:
+        writers.await_more(20)
+    assert writers.failures == []
+    cluster.await_agreement()
+
+
+def test_a_cluster_that_lost_most_of_its_disks_goes_on_with_what_is_left(cluster: Cluster, tmp_path: Path) -> None:
+    [recover] = commands("When half of the votes or more are lost")
+    with Writers(cluster).running() as writers:
+        writers.await_more(20)
+        final = writers.green
+    for name in "bc":
+        cluster[name].kill()
+        shutil.rmtree(cluster[name].data)
+    survivor = cluster["a"]
+    cluster.await_views("a")
+    assert survivor.put("red", "accepted by the survivor").status == 202
+    assert survivor.put("red", "x", "?ack=green").error == "no_primary"
+    survivor.stop()
+    away = tmp_path / "recovery"
+    survivor.data.rename(away)
+    file = tmp_path / "corelkv.backup"
+    shown = run(f"{recover} --yes", survivors=away, file=file)
+    assert "red messages are taken over" in shown
+    assert "are LOST" in shown
+    restore(cluster, file)
+    assert counted(cluster) >= final
+    eventually(lambda: all(node.get("red").body == b"accepted by the survivor" for node in cluster))
+    [ended] = cluster["b"].status()["lineage"]
+    assert ended["reason"].startswith("recovered from the disk of node a")
+
+
+def test_a_list_is_put_back(cluster: Cluster, tmp_path: Path) -> None:
     text = section("Backup")
     [command] = re.findall(r"```sh\ncorelkv (.*?) > backup.ndjson\n```", text)
     [restore] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
+import tests.simulator.corel.learning_mutants
 import tests.simulator.corel.mutants
 import tests.simulator.membership.mutants
 import tests.simulator.node.mutants
@@ -16,6 +17,7 @@ FAMILIES = (
     tests.simulator.transport.mutants,
     tests.simulator.membership.mutants,
     tests.simulator.corel.mutants,
+    tests.simulator.corel.learning_mutants,
     tests.simulator.store.mutants,
     tests.simulator.node.mutants,
 )

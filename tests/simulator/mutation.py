@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -77,17 +77,18 @@ def what_breaks(run: Callable[[], None]) -> str | None:
 def fails_with(mutant: Mutant, test: Callable[[], None]) -> bool:
     """Whether a directed test fails with the mutant. Raises if it fails without it."""
     test()
-    try:
-        with planted(mutant):
+    with planted(mutant):  # a mutant that does not fit its source raises here
+        try:
             test()
-    except (Exception, pytest.fail.Exception):
-        return True
+        except (Exception, pytest.fail.Exception):
+            return True
     return False
 
 
 def mutated(edit: Edit) -> object:
-    """Returns the function with the edit made."""
-    function = vars(edit.owner)[edit.function]
+    """Returns the function, or the property, with the edit made."""
+    found = vars(edit.owner)[edit.function]
+    function: Any = found.fget if isinstance(found, property) else found
     source = textwrap.dedent(inspect.getsource(function))
     if source.count(edit.old) != 1:
         raise LookupError(f"{edit.function} has {edit.old!r} not once: adapt the mutant to its source")

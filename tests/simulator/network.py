@@ -105,6 +105,10 @@ class Network(Generic[Item]):
         """Puts a host on the same side of all cuts as another one."""
         self._beside[name] = beside
 
+    def carries(self, source: str, target: str) -> bool:
+        """Whether what is sent from one host to another is not cut off now."""
+        return not self._is_cut(source, target)
+
     def slow_down(self, source: str, target: str, extra_ms: float) -> None:
         """Delays everything on a link by this time more, in one direction."""
         self._link_delays_ms[source, target] = extra_ms

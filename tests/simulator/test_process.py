@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.simulator.run import datagram_bytes
 from tests.simulator.world import World
 from transport.effects import Broadcast
 from transport.messages import Datagram, Machine
+from transport.udp import DRAIN_DATAGRAMS_MAX, DRAIN_SECONDS_MAX
 
 CPU = Cpu(received_ms=2.0, sent_ms=1.0, frame_ms=0.0, step_ms=0.5, socket_datagrams_max=3)
 
@@ -141,6 +143,19 @@ def test_other_inputs_get_their_turn_however_many_datagrams_arrive(world: World,
     process.act("a request")
     world.run_until(500.0)
     assert [what for _, what in process.executed] == ["a request"]
+
+
+def test_a_process_ticks_however_many_datagrams_arrive(world: World, process: Noting) -> None:
+    process.limit_cpu(CPU._replace(socket_datagrams_max=100))
+    for number in range(20_000):
+        world.at(0.5 * number, lambda: process._on_datagram(datagram(1)))
+    for at in range(0, 10_000, 100):
+        world.at(float(at), lambda: process.wake_at(world.now))
+    world.run_until(10_000.0)
+    ticks = [at for at, what in process.scripted.inputs if what == "tick"]
+    batch_ms = DRAIN_DATAGRAMS_MAX * CPU.received_ms
+    assert max(later - at for at, later in pairwise(ticks)) <= 2.0 * batch_ms + 1_000.0 * DRAIN_SECONDS_MAX
+    assert process.counts["cpu: overdue ticks that waited for datagrams"] > 10
 
 
 def test_a_crash_ends_all_work_and_the_next_start_works_again(

@@ -138,7 +138,7 @@ def test_the_bounds_hold_where_everything_is_as_wide_as_it_gets() -> None:
 
 def test_another_version_is_not_understood() -> None:
     data = OURS.encode(EXAMPLE)
-    with pytest.raises(DecodeError, match="version 1, we speak 5") as raised:
+    with pytest.raises(DecodeError, match="version 1, we speak 6") as raised:
         OURS.decode(b"\x01" + data[1:])
     assert raised.value.reason is Reason.UNDECODABLE
 

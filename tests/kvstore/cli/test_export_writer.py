@@ -12,7 +12,7 @@ import pytest
 from corel import Color
 from kvstore.cli import export_writer
 from kvstore.cli.export_files import SCHEMA
-from kvstore.cli.export_writer import ExportRefused, ExportWriter, Manifest
+from kvstore.cli.export_writer import ExportRefused, ExportWriter, Manifest, Place
 from kvstore.log_schema import FIELDS, FIRST_DIGEST
 from kvstore.node import Row
 from tests.kvstore.cli.exports import SOURCE, figures, final_of, final_rows, tail_of, tail_rows
@@ -23,7 +23,7 @@ def export(out: Path, rows: list[Row], tail: list[Row] | None = None, bodies: bo
     end = (rows[-1]["position"] + 1 if rows else 0) + len(tail)
     with ExportWriter(out, SOURCE, bodies) as writer:
         for row in rows[writer.line :]:
-            writer.add(row, bytes(16))
+            writer.add(row)
         return writer.finish(figures(end, end, end), tail)
 
 
@@ -87,16 +87,33 @@ def test_a_later_run_adds_only_what_is_new(tmp_path: Path) -> None:
     assert not tail_of(tmp_path / "a", 2)
 
 
+def test_a_log_that_was_cut_begins_where_it_was_cut_also_when_the_cut_moves_on(tmp_path: Path) -> None:
+    rows = final_rows(0, 21)
+    beginning = Place(5, rows[4]["digest"].hex(), rows[4]["revision"])
+    with ExportWriter(tmp_path, SOURCE, beginning=beginning) as writer:
+        for row in rows[5:12]:
+            writer.add(row)
+        first = writer.finish(figures(12, 12, 12), [])
+    assert (first.first, first.first_digest, first.final) == (5, rows[4]["digest"].hex(), 12)
+    later = Place(9, rows[8]["digest"].hex(), rows[8]["revision"])
+    with ExportWriter(tmp_path, SOURCE, beginning=later) as writer:
+        assert (writer.line, writer.digest) == (12, rows[11]["digest"])
+        for row in rows[12:]:
+            writer.add(row)
+        second = writer.finish(figures(21, 21, 21), [])
+    assert (second.first, second.final, second.final_digest) == (5, 21, rows[20]["digest"].hex())
+    assert final_of(tmp_path / "a") == as_read(rows[5:])
+
+
 @pytest.mark.usefixtures("small_segments")
 def test_a_run_that_does_not_finish_keeps_its_finished_segments_and_nothing_else(tmp_path: Path) -> None:
     rows = final_rows(0, 21)
     with ExportWriter(tmp_path, SOURCE) as writer:
         for row in rows[:13]:
-            writer.add(row, bytes([row["position"]]))
+            writer.add(row)
     assert not list(tmp_path.glob("a/exports/*"))
     with ExportWriter(tmp_path, SOURCE) as writer:
         assert (writer.line, writer.revision, writer.digest) == (8, 8, rows[7]["digest"])
-        assert writer.place.order_digest == "07"
     assert export(tmp_path, rows).number == 1
     assert final_of(tmp_path / "a") == as_read(rows)
 

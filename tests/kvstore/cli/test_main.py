@@ -224,6 +224,23 @@ def test_status_shows_what_needs_attention(node: Node, capsys: pytest.CaptureFix
     assert capsys.readouterr().out.splitlines()[2:] == ["a: The file system is 81 % full. Make room."]
 
 
+def test_log_says_where_to_begin_if_what_was_asked_for_is_gone(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = {"error": "compacted", "message": "The log is kept from position 7 on.", "first": 7}
+    node.answer("GET /v1/log", 410, gone)
+    assert main(["log", "--from", "3"]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "corelkv: The log is kept from position 7 on.",
+        "corelkv: what is kept: corelkv log --from 7",
+    ]
+    assert main(["log", "--from", "3", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == gone
+    node.answer("GET /v1/log", 200, {"entries": [ENTRY], "next": 1})
+    assert main(["log"]) == 0
+    assert node.asked[-1][1] == "/v1/log", "from the first that is kept"
+
+
 def test_log_shows_messages_in_order(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
     node.answer("GET /v1/log", 200, {"entries": [ENTRY], "next": 1})
     assert main(["log", "--from", "0", "--limit", "1"]) == 0
@@ -335,10 +352,10 @@ def test_a_cluster_from_its_start_through_a_partition_to_its_end(
 
 
 def test_a_node_started_again_is_another_incarnation(tmp_path: Path, broadcast_port: int) -> None:
-    (tmp_path / "incarnation").write_text("3\n")
+    (tmp_path / "incarnation").write_text("9000000000003\n")
     arguments = ["serve", "--node", "a", "--roster", "a", "--data", str(tmp_path)]
     arguments += ["--broadcast", f"127.255.255.255:{broadcast_port}", "--http", f"127.0.0.1:{free_port()}"]
-    with started(arguments, "node a.4 is up") as process:
+    with started(arguments, "node a.9000000000004 is up") as process:
         process.terminate()
         rest, _ = process.communicate(timeout=20)
         assert process.returncode == 0, rest

@@ -220,3 +220,19 @@ def test_a_node_whose_url_nobody_knew_is_asked_when_somebody_does() -> None:
 def test_what_is_not_a_status_is_said_to_be_none(content: object) -> None:
     with pytest.raises(NotAStatus, match="is it a corelkv node"):
         NodeState.of(content)
+
+
+@pytest.mark.parametrize(
+    ("learning", "label"),
+    [
+        ({"source": "b", "phase": "state", "bytes": 430, "total_bytes": 1_000}, "non primary, learning 43 %"),
+        ({"source": "b", "phase": "messages", "bytes": 11, "total_bytes": 10}, "non primary, learning 99 %"),
+        ({"source": "b", "phase": "asking"}, "non primary, asks b for what it lacks"),
+        ({"source": "", "phase": "asking"}, "non primary, cannot learn: see its log"),
+        (None, "non primary"),
+    ],
+)
+def test_a_node_that_learns_says_how_far_it_is(learning: dict[str, Any] | None, label: str) -> None:
+    state = status(**MINORITY, learning=learning)
+    assert state.label == label
+    assert label.upper() in "\n".join(drawn(cluster(a=state), 100))

@@ -11,6 +11,7 @@ from corel.lmdb_log import LmdbLog
 from corel.message_queue import chained
 from corel.messages import EMPTY_DIGEST
 from corel.storage import Yellow
+from kvstore.node.fate_ages import ALL
 from kvstore.node.lmdb_tree import LmdbTree
 from kvstore.store import Outcome, Put, Write, encode_write
 from kvstore.store.green_state import GreenState
@@ -33,7 +34,7 @@ class MadeLog:
     def __init__(self, directory: Path, node: str = "a") -> None:
         self.directory = directory
         self._log = LmdbLog(directory, "test", node, is_new_cluster=True)
-        self._tree = LmdbTree(self._log)
+        self._tree = LmdbTree(self._log, ALL)
         self.state = GreenState(self._tree)
         image = self._log.load()
         self._lines = image.lines
@@ -43,12 +44,18 @@ class MadeLog:
         )
         self.open = [self._log.record(entry.arrival) for entry in image.queue]
         """What is not green, in order."""
+        self._cut = image.lines.cut
         self.outcomes: dict[MessageId, tuple[Outcome, ...]] = {}
         """What became of the messages that are applied."""
         self.uuid = self._log.uuid
 
     def close(self) -> None:
         self._log.close()
+
+    def closed(self) -> Path:
+        """Closes it, and returns its directory."""
+        self.close()
+        return self.directory
 
     def add(self, bodies: Sequence[bytes], primary: int = 0) -> list[Record]:
         """Logs messages, in one write. Those of primary component 1 are yellow."""
@@ -75,6 +82,12 @@ class MadeLog:
             self.state.written(checkpoint)
         return turned
 
+    def truncate(self, cut: int) -> None:
+        """Cuts off what is before this line, and deletes it as a checkpoint does."""
+        self._cut = cut
+        self._write(())
+        self._log.update(lambda transaction: None)
+
     def decide_yellow(self, count: int) -> None:
         """Makes the first messages that are not green the yellow zone, as a commitment does."""
         self._write((), yellow=Yellow(self._lines.green, tuple(record.arrival for record in self.open[:count])))
@@ -95,6 +108,7 @@ class MadeLog:
             next_arrival=next_arrival,
             open_from=min((record.arrival for record in self.open), default=next_arrival),
             generation=GENERATION,
+            cut=self._cut,
         )
         greened = tuple(record.arrival for record in turned)
         self._log.write(LogWrite(records, greened, yellow, self._lines))

@@ -6,9 +6,10 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ from transport.codec import VERSION
 from transport.config import TransportConfig
 from transport.effects import Delivered, Journal
 from transport.lansis import QueueFull
-from transport.messages import ORDERED, Machine, Message, Service, View, ViewId
+from transport.messages import ORDERED, Datagram, Machine, Message, Service, View, ViewId
 from transport.udp import BroadcastMode
 
 VIEW = ViewId(1, "a", 1)
@@ -207,6 +208,36 @@ def test_after_a_pause_of_its_own_a_node_hears_the_others_first(broadcast_port: 
         sender._settle()
         assert cluster.stuck == []
         await cluster.delivered_everywhere(40)
+        cluster.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_clock_of_a_tick_is_not_before_what_was_drained_for_it(
+    broadcast_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        cluster = Cluster("ab", broadcast_port)
+        sender, receiver = cluster.nodes.values()
+        times: list[tuple[str, float]] = []
+        receive, tick = receiver.stack.receive, receiver.stack.tick
+
+        def noting_receive(datagram: Datagram, now: float) -> Sequence[Any]:
+            times.append(("receive", now))
+            return receive(datagram, now)
+
+        def noting_tick(now: float) -> Sequence[Any]:
+            times.append(("tick", now))
+            return tick(now)
+
+        monkeypatch.setattr(receiver.stack, "receive", noting_receive)
+        monkeypatch.setattr(receiver.stack, "tick", noting_tick)
+        sender.multicast(Service.AGREED, b"x")
+        sender._settle()
+        time.sleep(0.5)  # b's process pauses
+        receiver._settle()
+        assert [what for what, _ in times][:2] == ["receive", "tick"]
+        assert times == sorted(times, key=lambda entry: entry[1])
         cluster.close()
 
     asyncio.run(scenario())

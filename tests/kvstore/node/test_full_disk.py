@@ -21,6 +21,8 @@ from kvstore.store.replies import Done
 from tests.kvstore.node.nodes import Nodes
 
 SMALL_MAP = CorelConfig(map_bytes=4 * 1024**2)
+FAR_REACHING = CorelConfig(recovery_bytes_max=1024**3)
+"""A node that lacks as much as this test writes comes back within the others' view."""
 
 
 class Seen:
@@ -61,7 +63,7 @@ def test_a_node_whose_map_is_full_stays_away_and_comes_back_with_a_larger_one(
     broadcast_port: int, tmp_path: Path, body_bytes: int
 ) -> None:
     async def scenario() -> None:
-        nodes = Nodes("abc", broadcast_port, tmp_path)
+        nodes = Nodes("abc", broadcast_port, tmp_path, FAR_REACHING)
         c = started(nodes, log=SMALL_MAP)
         await nodes.primary("abc")
         await nodes.done("a", b"first")

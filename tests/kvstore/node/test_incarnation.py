@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 
@@ -10,10 +11,33 @@ import pytest
 from kvstore.node.synced_numbers import SyncedNumberError, next_incarnation
 
 
-def test_every_start_has_its_own_number(tmp_path: Path) -> None:
+def test_every_start_has_its_own_number_also_within_a_millisecond(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
     data = tmp_path / "deep" / "data"
     first = next_incarnation(data)
     assert [next_incarnation(data) for _ in range(2)] == [first + 1, first + 2]
+
+
+def test_copies_of_one_directory_that_are_started_are_different_machines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, copy = tmp_path / "original", tmp_path / "copy"
+    next_incarnation(original)
+    shutil.copytree(original, copy)
+    times = iter([time.time() + 5.0, time.time() + 6.0])
+    monkeypatch.setattr(time, "time", lambda: next(times))
+    assert next_incarnation(original) < next_incarnation(copy)
+
+
+def test_a_clock_that_was_set_back_does_not_bring_an_old_number_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = next_incarnation(tmp_path)
+    monkeypatch.setattr(time, "time", lambda: 1_000.0)
+    assert next_incarnation(tmp_path) == first + 1
 
 
 def test_a_replaced_disk_does_not_bring_an_old_number_back(
@@ -29,7 +53,7 @@ def test_a_replaced_disk_does_not_bring_an_old_number_back(
 def test_a_crash_while_writing_does_not_lose_the_last_number(tmp_path: Path) -> None:
     first = next_incarnation(tmp_path)
     (tmp_path / "incarnation.new").write_bytes(b"")  # the crash left an unfinished file behind
-    assert next_incarnation(tmp_path) == first + 1
+    assert next_incarnation(tmp_path) > first
 
 
 @pytest.mark.parametrize("damage", [b"", b"7", b"-1\n", b"seven\n", b"0\n", b"99999999999999999999\n"])

@@ -22,7 +22,7 @@ from tests.kvstore.node.made_logs import GENERATION, MadeLog, body_of, made_log
 def rows_of(directory: Path, first: int = 0, revision: int = 0, digest: bytes = FIRST_DIGEST) -> list[Row]:
     log = LogExport(directory)
     try:
-        return [message.row for message in log.messages(first, revision, digest)]
+        return list(log.rows(first, revision, digest))
     finally:
         log.close()
 
@@ -46,6 +46,23 @@ def test_every_message_is_a_row_with_its_colour_in_its_place(tmp_path: Path) -> 
     assert (export.final, export.lines.green, export.yellow, export.length) == (3, 5, 7, 9)
     assert (export.cluster, export.node, export.disk) == ("test", "a", log.uuid)
     assert (export.generation, export.lines.committed, export.lines.attempted) == (GENERATION, 1, 2)
+    export.close()
+
+
+def test_a_log_that_was_cut_is_exported_from_its_cut_on_as_if_it_were_whole(tmp_path: Path) -> None:
+    log = MadeLog(tmp_path)
+    for _ in range(8):
+        log.add([body_of(n) for n in range(5)])
+        log.turn_green(5)
+    whole = rows_of(log.closed())
+    log = MadeLog(tmp_path)
+    log.truncate(20)
+    export = LogExport(log.closed())
+    line, digest, revision = export.beginning()
+    assert (line, digest, revision) == (20, whole[19]["digest"], whole[19]["revision"])
+    assert list(export.rows(line, revision, digest)) == whole[20:]
+    with pytest.raises(DiskError, match="20"):
+        list(export.rows(19, 0, whole[18]["digest"]))
     export.close()
 
 

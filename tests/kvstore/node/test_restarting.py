@@ -11,16 +11,19 @@ from typing import Any
 
 import pytest
 
+from corel import Lines, NotAhead, OutOfReach, Record
 from corel.config import CorelConfig
 from corel.disk_errors import DamagedLog, DiskError, DiskFull, StalledDisk, UnusableLog, damaged
 from corel.lmdb_log import LmdbLog
 from corel.storage import LogWrite
 from kvstore.node.back_off import BACK_OFF_SECONDS
 from kvstore.node.restarting import RestartingDriver
+from kvstore.node.snapshot_format import DamagedSnapshot
 from kvstore.node.synced_numbers import ClockFloor
 from kvstore.store.replies import Accepted, Ack, Done, Failed, Trouble
 from tests.failing_disk import refuse_meta_writes
 from tests.kvstore.node.nodes import Nodes
+from transport import Machine
 from transport.effects import Reason
 
 
@@ -54,7 +57,8 @@ def test_what_was_green_is_green_after_all_have_restarted(broadcast_port: int, t
         await nodes.primary("abc")
         assert [nodes.value(name) for name in "abc"] == [b"before"] * 3
         second = await nodes.done("b", b"after")
-        assert (first, second) == (f"a.{started['a']}.1.0", f"b.{started['b'] + 1}.1.0")
+        assert (first, second) == (f"a.{started['a']}.1.0", f"b.{nodes.incarnation('b')}.1.0")
+        assert nodes.incarnation("b") > started["b"]
         await nodes.eventually(lambda: [nodes.value(name) for name in "abc"] == [b"after"] * 3)
         await nodes.close()
 
@@ -81,7 +85,8 @@ def test_a_node_whose_disk_is_full_leaves_keeps_what_it_has_and_comes_back(
         (small_disk / "filler").unlink()
         await nodes.eventually(lambda: node.trouble is None)
         await nodes.primary("a")
-        assert await nodes.done("a", b"again") == f"a.{started + 1}.1.0"
+        assert await nodes.done("a", b"again") == f"a.{nodes.incarnation('a')}.1.0"
+        assert nodes.incarnation("a") > started
         assert nodes.value("a") == b"again"
         await nodes.close()
 
@@ -254,3 +259,59 @@ def _find_damage_at(damaged_log: LmdbLog, write: Callable[..., None]) -> Callabl
         write(log, *arguments)
 
     return write_or_raise
+
+
+def test_a_node_that_lacks_what_the_others_have_truncated_starts_again_and_keeps_its_data(
+    broadcast_port: int, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        nodes = await Nodes.in_primary("a", broadcast_port, tmp_path)
+        node, started = nodes.nodes["a"], nodes.incarnation("a")
+        await nodes.done("a", b"first")
+        node.driver.fail(OutOfReach([node.driver.stack.me], [Machine("b", 1)]))
+        assert "truncated" in str(node.trouble)
+        assert node.running_store is None
+        assert nodes.value("a") == b"first", "it answers reads"
+        await nodes.eventually(lambda: node.trouble is None)
+        await nodes.primary("a")
+        assert nodes.incarnation("a") > started
+        assert await nodes.done("a", b"again")
+        await nodes.close()
+
+    asyncio.run(scenario())
+
+
+class Copy:
+    """A copy that cannot be completed."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+        self.is_closed = False
+
+    def finish_learning(self, own: Lines, own_messages: list[Record]) -> Lines:
+        assert own.green == 1
+        raise self._error
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.mark.parametrize("error", [NotAhead("it is not"), DamagedSnapshot("it is damaged"), DiskFull("no room")])
+def test_a_node_whose_switch_fails_goes_on_with_its_old_disk(
+    broadcast_port: int, tmp_path: Path, error: Exception
+) -> None:
+    async def scenario() -> None:
+        nodes = await Nodes.in_primary("a", broadcast_port, tmp_path)
+        node, started, copy = nodes.nodes["a"], nodes.incarnation("a"), Copy(error)
+        await nodes.done("a", b"first")
+        await nodes.eventually(lambda: len(nodes.green("a")) == 1)
+        with pytest.raises(type(error)):
+            await node.switch(copy)  # type: ignore[arg-type]
+        assert (copy.is_closed, node.trouble) == (True, None)
+        await nodes.primary("a")
+        assert nodes.incarnation("a") > started
+        assert nodes.value("a") == b"first"
+        await nodes.done("a", b"again")
+        await nodes.close()
+
+    asyncio.run(scenario())

@@ -50,9 +50,9 @@ class StoreCluster(LogCluster):
         self._store_config = store_config or StoreConfig()
         super().__init__(everybody)
 
-    def start(self, name: str) -> None:
+    def start(self, name: str, incarnation: int | None = None) -> None:
         self.stores.pop(name, None)
-        super().start(name)
+        super().start(name, incarnation)
         self.stores[name] = Store(
             self[name],
             self.trees[name],

@@ -68,7 +68,7 @@ class LmdbDisk(LmdbTree):
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.log = LmdbLog(directory, "test", "a", is_new_cluster=True, map_bytes=64 * 2**20)
-        super().__init__(self.log)
+        super().__init__(self.log, fates_kept=EVERYTHING)
 
     def apply(self, checkpoint: Checkpoint) -> None:
         self.log.update(lambda transaction: self.write(transaction, checkpoint))

@@ -9,6 +9,7 @@ import pytest
 from corel.messages import Color, MessageId
 from kvstore.store import green_state
 from kvstore.store.config import StoreConfig
+from kvstore.store.green_state import FateForgotten
 from kvstore.store.operations import Append, Increment, Put, RevisionIs, Write
 from kvstore.store.replies import Accepted, Ack, Done, Failed, Overloaded, Trouble
 from kvstore.store.state import Outcome, Verdict
@@ -416,6 +417,21 @@ def test_a_revision_can_be_waited_for() -> None:
     cluster.run()
     store.tick(1.0)
     assert [waiter.answer for waiter in (there, later, never)] == [None, None, Trouble.TIMEOUT]
+
+
+def test_a_write_whose_fate_is_no_longer_kept_is_told_from_one_that_never_was() -> None:
+    cluster = primary()
+    cluster.ask("a", Put("k", b"v"))
+    cluster.run()
+    store, (stream, sequence) = cluster.stores["b"], MessageId(Machine("a", 1), 1)
+    assert store.outcome(MessageId(stream, sequence), 0) is not None
+    store.green._checkpoints.clear()  # as if it were in the tree, and deleted there
+    for forgotten in (MessageId(stream, sequence), MessageId(Machine("a", 0), 7)):
+        cluster["b"].queue.folded = {"a": 0}
+        with pytest.raises(FateForgotten):
+            store.outcome(forgotten, 0)
+    for unknown in (MessageId(stream, 2), MessageId(stream, 0), MessageId(Machine("x", 1), 1)):
+        assert store.outcome(unknown, 0) is None
 
 
 def test_what_became_of_a_write_can_be_asked_and_waited_for_anywhere() -> None:

@@ -61,6 +61,7 @@ bases = st.none() | st.builds(
     Basis,
     numbers,
     st.dictionaries(st.builds("{}.{}".format, st.sampled_from("abé"), numbers), numbers, max_size=4),
+    st.none() | numbers,
 )
 
 

@@ -9,6 +9,9 @@ from tests.simulator.store.memory_tree import MemoryTree
 
 
 class DurableTree(StoreChecker):
+    def took_over(self, node: str, tree: MemoryTree) -> None:
+        self.written(node, tree, tree.line)
+
     def written(self, node: str, tree: MemoryTree, log_line: int) -> None:
         if tree.line > log_line:
             raise Violation(f"{node}'s disk has a state at {tree.line}, and a green order to {log_line}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from corel.corel import Corel
 from corel.effects import Greened, Logged
 from corel.messages import Entry, MessageId, Stream
+from corel.storage import Lines
 from transport.messages import ViewId
 
 
@@ -43,6 +44,13 @@ class LogChecker:
 
     def stepped(self, node: str, log: Corel) -> None:
         """The node has executed the effects of an input."""
+
+    def took_over(self, node: str, lines: Lines) -> None:
+        """The node's disk has taken over the green prefix of another one, and holds these lines."""
+
+    def truncated(self, node: str, cut: int, digest: bytes) -> None:
+        """The node's disk has no green messages before the cut any more, and says that this is the digest of
+        those."""
 
     def disk_replaced(self, node: str) -> None:
         """The node's disk was replaced by an empty one."""

@@ -1,4 +1,5 @@
-"""Primary components are totally ordered: one per number, and each has a member of the one before it."""
+"""Primary components are totally ordered: one per number, and each has a member of the one before it, which knows
+it by more than the green messages that it took over from another node."""
 
 from __future__ import annotations
 
@@ -15,6 +16,8 @@ class Primaries(LogChecker):
         self.established: dict[int, View] = {}
 
     def stepped(self, node: str, log: Corel) -> None:
+        if log.stage is Stage.ESTABLISHING and log.is_learned:
+            raise Violation(f"{node} attempts a primary component, and nobody in its view was in the last one")
         if log.stage is not Stage.PRIMARY:
             return
         known = self.established.get(log.committed)

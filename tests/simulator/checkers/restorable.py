@@ -18,7 +18,8 @@ class Restorable:
         """Checks the image of a node's disk."""
         queue = image.queue
         Invariants(queue).check(queue)
-        self._yellow_kept.check(f"{node}'s disk", image.lines.committed, queue)
+        known = image.lines.committed - image.lines.is_learned
+        self._yellow_kept.check(f"{node}'s disk", known, queue)
         for entry in queue:
             if self._history.positions.get(entry.id, queue.green) < queue.green:
                 raise Violation(f"{node}'s disk has {entry.id} open, which is green before {queue.green}")

@@ -251,6 +251,9 @@ class StoreChecker:
     def compacted(self, refusal: NoLongerKept) -> None:
         """A node has answered that it no longer keeps what it was asked for."""
 
+    def took_over(self, node: str, tree: MemoryTree) -> None:
+        """The node has the state of another one, of whose past it knows nothing."""
+
     def disk_replaced(self, node: str, lost: Collection[MessageId]) -> None:
         """The node's disk was replaced by an empty one, and these messages were on no other."""
 

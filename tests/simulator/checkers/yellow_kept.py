@@ -1,5 +1,5 @@
 """Yellow: what any node made green in a primary component is yellow or green, at the same place, at every node
-that knows of that component."""
+that knows of that component. One that has only learned of it knows all of the component before it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ class YellowKept(LogChecker):
         it is asked for, and kept until a node makes more green."""
 
     def greened(self, node: str, log: Corel, greened: Greened) -> None:
+        if not log.committed:
+            return  # what a restored cluster begins with
         line = greened.position + len(greened.entries)
         self._reached[log.committed] = max(line, self._reached.get(log.committed, 0))
         self._known.clear()
@@ -28,7 +30,7 @@ class YellowKept(LogChecker):
         self.stepped(node, log)
 
     def stepped(self, node: str, log: Corel) -> None:
-        self.check(node, log.committed, log.queue)
+        self.check(node, log.committed - log.is_learned, log.queue)
 
     def check(self, node: str, committed: int, queue: MessageQueue) -> None:
         line = self._known.get(committed)

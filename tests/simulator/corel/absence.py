@@ -11,7 +11,9 @@ from tests.simulator.corel.memory_log import MemoryLog
 from tests.simulator.world import Action, World
 
 
-class _Pause:
+class Pause:
+    """What a step of the product's code awaits: so many seconds of simulated time."""
+
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
 
@@ -69,17 +71,17 @@ class Absence:
         return self._world.now / 1_000.0
 
     async def sleep(self, seconds: float) -> None:
-        await _Pause(seconds)
+        await Pause(seconds)
 
     async def writer_ended(self) -> None:
         while self._is_writing():
-            await _Pause(0.02)
+            await Pause(0.02)
 
     def reopen_log(self) -> None:
         self._log().space.reopen_if_unusable()
 
     async def try_write(self) -> None:
-        await _Pause(0.001)
+        await Pause(0.001)
         self._log().space.try_write()
 
     def cannot_come_back(self, reason: str) -> None:

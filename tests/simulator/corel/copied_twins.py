@@ -1,13 +1,9 @@
 """Part of the layer `copies`: a second process of a node's name, which runs from a copy of the node's disk, or
 from an empty disk, on any side of the cuts.
 
-It is not part of the layer `corel`, because it can break safety today. Two disks with one vote may each be part of
-a majority, as long as their processes do not hear each other: the peers of one of them must not have heard the
-newer one, or have restarted since and forgotten it. And two disks that count on from one incarnation give one id
-to two messages.
-
-Known to fail: two processes of one incarnation that each have others in their view go on for good, because each
-takes the other for the one that is alone and stops (seed 93, 3 to 6 nodes)."""
+It is not part of the layer `corel`, because a copy can break safety: two disks with one vote may each be part of a
+majority, as long as their processes do not hear each other and nobody on either side remembers more than the disk
+on its side knows."""
 
 from __future__ import annotations
 
@@ -128,7 +124,7 @@ class CopiedTwins:
             twin.wipe()
         else:
             disk.crash()  # a copy has what was synced, and perhaps more
-            twin.restore(disk, log)
+            twin.put_back(disk, log)
         self._network.place(twin.address, self._plan.beside)
         self._jury.replaced(twin.address)
         self._count(f"twins, {self._kind}: started")

@@ -1,19 +1,17 @@
 """A layer of its own, `copies`: nodes that are started from an older copy of their own disk (a restored snapshot),
 and second processes of one name that run from a copy or from an empty disk (`copied_twins`).
 
-It is not part of the layer `corel`, and no test runs it, because a copy can break safety today: the node has
-forgotten what it acknowledged and voted for, and may count an incarnation, and with it the ids of messages, a
-second time. The operator's guide forbids it, until each start writes an identity which the others remember, so
-that the older of two does not vote. Until then a run requires this:
+It is not part of the layer `corel`, because a copy can break safety: the node has forgotten what it acknowledged
+and voted for, and where no member remembers more than its disk does, nobody can know (decision 27). The operator's
+guide forbids it. A run requires this:
 
 - Nodes whose disks were never copied do not go on with different green orders.
 - After one more recovery, no two members of a component do, whatever their disks are: digests chain over bodies,
   so an id that was given to two messages is noticed.
 - Of two processes of one name that hear each other, one stops.
 - When the twin is gone and its node has an empty disk, the nodes that go on end in one component, with everything
-  green if they are a majority. That is not required after a restoration. A node that counts an incarnation again
-  is not heard by those who remember a newer one (seeds 56 and 60), and if it is back before the others miss it,
-  they keep it in a view that it has forgotten (seed 22).
+  green if they are a majority. That is not required after a restoration: where several disks have forgotten, no
+  vote may be left that could restore theirs.
 
 Not drawn: a disk of another node, which `LmdbLog` refuses by the identity on it."""
 
@@ -68,7 +66,7 @@ class CopiesPlan:
 
 
 def draw_copies_plan(seed: int, nodes_min: int, nodes_max: int) -> CopiesPlan:
-    corel = draw_corel_plan(seed, nodes_min, nodes_max)
+    corel = draw_corel_plan(seed, nodes_min, nodes_max, is_truncated=False)
     random = Random(f"copies {seed}")
     restorations = []
     for _ in range(random.choice((1, 1, 2, 4))):
@@ -94,7 +92,7 @@ class StoppableProcess(CorelProcess):
     def submit_if_up(self, body: bytes) -> None:
         self._guarded(lambda: self.submit(body))
 
-    def restore(self, disk: Disk, log: MemoryLog) -> None:
+    def put_back(self, disk: Disk, log: MemoryLog) -> None:
         """Puts a copy of an earlier disk in place of its own."""
         self.disk, self.log = disk, log
 
@@ -298,7 +296,7 @@ class CopiesRun(CorelRun):
         if process.replica is None:
             return
         process.crash()
-        process.restore(disk, log)
+        process.put_back(disk, log)
         self._restored.add(process.name)
         self.coverage["restorations"] += 1
         self.world.after(restoration.down_ms, process.start)

@@ -5,7 +5,7 @@ It stands for LMDB's environment where the product's trial write needs one, so t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import lmdb
 
 from corel import trial_write
 from corel.disk_errors import DiskError, DiskFull, UnusableLog
-from corel.storage import LogWrite
+from corel.storage import LogWrite, Record
 
 UNBOUNDED = float("inf")
 
@@ -23,7 +23,11 @@ RECORD_BYTES = 40
 
 def write_bytes(write: LogWrite) -> int:
     """Returns how much of the disk a write takes for good. The lines replace those of before."""
-    return sum(RECORD_BYTES + len(record.body) for record in write.records) + 8 * len(write.greened)
+    return record_bytes(write.records) + 8 * len(write.greened)
+
+
+def record_bytes(records: Iterable[Record]) -> int:
+    return sum(RECORD_BYTES + len(record.body) for record in records)
 
 
 class DiskSpace:

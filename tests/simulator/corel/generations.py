@@ -14,9 +14,8 @@ from transport.codec import Codec, DecodeError
 from transport.effects import Reason
 from transport.messages import Datagram, Machine
 
-WALL_CLOCK_SECONDS = 1_794_787_200
-"""The wall clock at the start of a run, from which a replaced disk counts its incarnations (decision 7). A
-simulated millisecond is a second of it: a node does not restart more often than once a second on average."""
+WALL_CLOCK_MS = 1_794_787_200_000
+"""The wall clock at the start of a run, in milliseconds: incarnations are its time (decision 7)."""
 
 BOOTSTRAP_DOWN_MS = 300.0
 """How long the nodes of a cluster are down that is bootstrapped anew: whatever was in flight has arrived."""
@@ -38,6 +37,15 @@ class Bootstrap:
 
     at_ms: float
     left_over: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """The new cluster of a `Bootstrap` begins with the green messages that a node of the old one has on its disk:
+    its members are restored from a copy of that, but for some, whose disks are empty."""
+
+    source: str
+    empty: tuple[str, ...]
 
 
 def draw_replacements(seed: int, below: MembershipPlan) -> tuple[Replacement, ...]:
@@ -64,6 +72,19 @@ def draw_bootstrap(seed: int, below: MembershipPlan, roster: Roster) -> Bootstra
     if not left_over:
         return None
     return Bootstrap(random.uniform(0.2, 0.8) * below.duration_ms, tuple(sorted(left_over)))
+
+
+def draw_restore(seed: int, nodes: tuple[str, ...], roster: Roster, bootstrap: Bootstrap) -> Restore | None:
+    """Returns None in some seeds. Those that are restored are a majority: only they vote at first."""
+    random = Random(f"restored clusters {seed}")
+    if random.random() > 0.7:
+        return None
+    new = [name for name in random.sample(nodes, len(nodes)) if name not in bootstrap.left_over]
+    empty: list[str] = []
+    for name in new[: random.randint(0, 2)]:
+        if roster.is_majority(set(new) - {*empty, name}):
+            empty.append(name)
+    return Restore(random.choice(nodes), tuple(sorted(empty)))
 
 
 @dataclass(frozen=True, slots=True)

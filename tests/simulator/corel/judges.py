@@ -79,6 +79,15 @@ class Judges:
             self.history.views[entry.id] = other.history.views[entry.id]
         self.disk_replaced(node)
 
+    def begin_with(self, history: History, line: int) -> None:
+        """The cluster begins with the green messages of another one up to this line."""
+        for message_id in history.order[:line]:
+            self.history.positions[message_id] = len(self.history.order)
+            self.history.order.append(message_id)
+            self.history.bodies[message_id] = history.bodies[message_id]
+            self.history.pasts[message_id] = history.pasts[message_id]
+            self.history.views[message_id] = history.views[message_id]
+
     def disk_replaced(self, node: str) -> None:
         for checker in self.checkers:
             checker.disk_replaced(node)

@@ -1,5 +1,5 @@
 """A cluster that is bootstrapped anew in the middle of a run, and the nodes that were forgotten then (decision
-20).
+20), empty or from a copy of a disk of before.
 
 A node that was left over and never was in a primary component is bound to no generation. It joins the new
 cluster, and what it has merges there: these are writes that it accepted and promised to merge."""
@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from corel.messages import is_bound
+from corel.messages import identity_of, is_bound
 from corel.stages import Stage
 from tests.simulator.checkers import Violation
-from tests.simulator.corel.generations import BOOTSTRAP_DOWN_MS, Bootstrap
+from tests.simulator.checkers.log import History
+from tests.simulator.corel.generations import BOOTSTRAP_DOWN_MS, Bootstrap, Restore
 from tests.simulator.corel.judges import Jury
 from tests.simulator.corel.process import CorelProcess
+from tests.simulator.corel.snapshot import Snapshot, is_damaged_from
 from tests.simulator.world import World
 from transport.effects import Reason
 
@@ -27,12 +29,14 @@ class LeftOver:
     def __init__(
         self,
         plan: Bootstrap,
+        restore: Restore | None,
         world: World,
         processes: Mapping[str, CorelProcess],
         jury: Jury,
         coverage: Counter[str],
     ) -> None:
         self._plan = plan
+        self._restore = restore
         self._world = world
         self._processes = processes
         self._jury = jury
@@ -107,16 +111,37 @@ class LeftOver:
         self._left_over = self._plan.left_over
         wiped = [one for one in self._processes.values() if one.name not in self._left_over]
         self._coverage["clusters bootstrapped anew"] += 1
+        backup = self._backup(self._restore) if self._restore is not None else None
         for one in wiped:
             one.wipe(is_new_cluster=True)
         self._coverage["nodes left over that are bound to no generation"] += sum(
             not self._is_bound(self._processes[name]) for name in self._left_over
         )
         self._jury.bootstrapped([one.name for one in wiped])
+        if self._restore is not None and backup is not None:
+            self._restore_all(wiped, self._restore, *backup)
         for one in wiped:
             one.is_stopped = False
             one.start()
         self._world.after(POLL_MS, self._start_left_over)
+
+    def _backup(self, restore: Restore) -> tuple[Snapshot, History] | None:
+        """Returns what is on a disk of the old cluster, and the history that led to it; None if it is damaged."""
+        source = self._processes[restore.source]
+        if is_damaged_from(source.log, source.log.lines.cut):
+            return None
+        return source.snapshot(), self._jury.of(source.address).history
+
+    def _restore_all(self, new: list[CorelProcess], restore: Restore, backup: Snapshot, before: History) -> None:
+        """Has the new cluster begin with the green messages of a disk of the old one."""
+        self._coverage["clusters restored from a copy"] += 1
+        self._jury.last().begin_with(before, backup.lines.green)
+        for one in new:
+            if one.name in restore.empty:
+                self._coverage["nodes of a restored cluster that begin with empty disks"] += 1
+                one.wipe()
+            else:
+                one.restore(backup, identity_of(b"restored"))
 
     def _start_left_over(self) -> None:
         """Starts them as soon as every other disk is bound to the new generation."""

@@ -6,7 +6,14 @@ costs only time."""
 
 from __future__ import annotations
 
-from corel import message_queue, quorum, recovery_plan, recovery_transfer, trial_write, view_recovery
+from corel import (
+    message_queue,
+    quorum,
+    recovery_plan,
+    recovery_transfer,
+    trial_write,
+    view_recovery,
+)
 from corel.acknowledgements import Acknowledgements
 from corel.corel import Corel
 from corel.log_writer import LogWriter
@@ -17,11 +24,18 @@ from corel.replica import Replica
 from corel.retransmission import Merge
 from corel.view_recovery import ViewRecovery
 from kvstore.node.coming_back import ComingBack
-from tests.corel import test_generations, test_message_queue, test_replica, test_traps, test_trial_write
-from tests.simulator.corel import memory_log, process, test_disk_failures
+from tests.corel import (
+    test_generations,
+    test_message_queue,
+    test_participation,
+    test_replica,
+    test_traps,
+    test_trial_write,
+)
+from tests.simulator.corel import log_process, memory_log, test_disk_failures
 from tests.simulator.corel.absence import Absence
+from tests.simulator.corel.log_process import LogProcess
 from tests.simulator.corel.plan import draw_corel_plan
-from tests.simulator.corel.process import CorelProcess
 from tests.simulator.corel.run import CorelRun
 from tests.simulator.membership.process import GroupProcess
 from tests.simulator.mutation import Edit, Mutant, what_breaks
@@ -221,7 +235,7 @@ MUTANTS = [
     Mutant(
         "those who know least represent",
         (),
-        (Edit(view_recovery, "make_plan", "committed = max(", "committed = min("),),
+        (Edit(view_recovery, "make_plan", "most = max(", "most = min("),),
     ),
     Mutant(
         "the yellow line does not retreat",
@@ -419,31 +433,56 @@ MUTANTS = [
     Mutant(
         "a write that the disk refused counts as persisted",
         (),
-        (Edit(CorelProcess, "_persisted", "self._apply(effect.write)", "self._is_applied(effect.write)"),),
+        (Edit(LogProcess, "_persisted", "self._apply(effect.write)", "self._is_applied(effect.write)"),),
     ),
     # Identity
     Mutant(
         "an empty disk votes",
         (),
-        (Edit(view_recovery, "make_plan", "if states[member].is_voter]", "]"),),
+        (Edit(view_recovery, "make_plan", "if states[member].is_voter and member not in doubted]", "]"),),
         test=test_traps.test_7_a_disk_that_forgot_does_not_vote,
+    ),
+    Mutant(
+        "the elder of two disks of a node keeps its vote",
+        (),
+        (Edit(recovery_plan, "doubts", "member.incarnation < participant.incarnation", "False"),),
+        test=test_participation.test_the_elder_disk_of_a_node_that_was_replaced_does_not_vote,
+    ),
+    Mutant(
+        "an old copy of a disk keeps its vote",
+        (),
+        (Edit(recovery_plan, "doubts", "number < participant.attempted", "False"),),
+        test=test_participation.test_an_old_copy_of_a_disk_does_not_vote_where_somebody_knows_better,
+    ),
+    Mutant(
+        "an attempt is remembered with the commitment only",
+        (),
+        (
+            Edit(
+                ViewRecovery,
+                "_establish",
+                "remembering_attempt(self._joint_memory(), self._view.members)",
+                "self._joint_memory()",
+            ),
+        ),
+        test=test_participation.test_the_memory_is_on_disk_before_the_attempt_is_sent,
     ),
     Mutant(
         "a replaced disk keeps its vote",
         (),
-        (Edit(CorelProcess, "wipe", "Lines(is_voter=is_new_cluster)", "Lines(is_voter=True)"),),
+        (Edit(LogProcess, "wipe", "Lines(is_voter=is_new_cluster)", "Lines(is_voter=True)"),),
     ),
     Mutant(
         "a replaced disk counts its incarnations from 1",
         (),
-        (Edit(CorelProcess, "wipe", "WALL_CLOCK_SECONDS + int(self._world.now)", "0"),),
+        (Edit(LogProcess, "next_incarnation", "WALL_CLOCK_MS + int(self._world.now)", "0"),),
     ),
     Mutant(
         "neither of two processes of one name stops",
         ("corel.twins",),
         (
             Edit(
-                process,
+                log_process,
                 "must_stop",
                 "sender.incarnation > me.incarnation or len(view.members) == 1",
                 "False",
@@ -456,7 +495,7 @@ MUTANTS = [
         ("corel.twins",),
         (
             Edit(
-                process,
+                log_process,
                 "must_stop",
                 "or sender.incarnation < me.incarnation:\n        return False\n"
                 "    return sender.incarnation > me.incarnation or len(view.members) == 1",
@@ -468,13 +507,20 @@ MUTANTS = [
     Mutant(
         "an incarnation is used twice",
         (),
-        (Edit(GroupProcess, "start", 'or b"0") + 1', 'or b"1")'),),
+        (
+            Edit(
+                LogProcess,
+                "next_incarnation",
+                "max(last + 1, WALL_CLOCK_MS + int(self._world.now))",
+                "max(last, 1)",
+            ),
+        ),
     ),
     Mutant(
         "the clock does not begin above what is on disk",
         (),
         (
-            Edit(CorelProcess, "least_clock", "self.log.lines.clock", "1"),
+            Edit(LogProcess, "least_clock", "self.log.lines.clock", "1"),
             Edit(GroupProcess, "start", "clock = self._ceiling", "clock = 1"),
         ),
     ),
@@ -493,4 +539,4 @@ MUTANTS = [
 
 
 def broken_property(seed: int, nodes: tuple[int, int]) -> str | None:
-    return what_breaks(lambda: CorelRun(draw_corel_plan(seed, *nodes)).run())
+    return what_breaks(lambda: CorelRun(draw_corel_plan(seed, *nodes, is_truncated=False)).run())

@@ -8,7 +8,15 @@ from random import Random
 from corel.config import CorelConfig
 from corel.quorum import Roster
 from tests.simulator.corel.disk_failures import DiskFailure, draw_disk_failures
-from tests.simulator.corel.generations import Bootstrap, Replacement, draw_bootstrap, draw_replacements
+from tests.simulator.corel.generations import (
+    Bootstrap,
+    Replacement,
+    Restore,
+    draw_bootstrap,
+    draw_replacements,
+    draw_restore,
+)
+from tests.simulator.corel.truncation import Truncation, draw_truncation
 from tests.simulator.corel.twins import Twin, draw_twin
 from tests.simulator.membership.plan import MembershipPlan, draw_membership_plan
 
@@ -65,9 +73,12 @@ class CorelPlan:
     bootstrap: Bootstrap | None = None
     disk_failures: tuple[DiskFailure, ...] = ()
     twin: Twin | None = None
+    truncation: Truncation | None = None
+    restore: Restore | None = None
 
 
-def draw_corel_plan(seed: int, nodes_min: int, nodes_max: int) -> CorelPlan:
+def draw_corel_plan(seed: int, nodes_min: int, nodes_max: int, is_truncated: bool | None = None) -> CorelPlan:
+    """Draws the plan of a seed. Whether its logs are truncated is drawn too, unless it is said."""
     random = Random(f"corel {seed}")
     below = _with_time_to_meet(draw_membership_plan(seed, nodes_min, nodes_max))
     ack_with_mark_ms = Random(f"acknowledgements {seed}").choice((3.0, 3.0, 0.0, 15.0))
@@ -77,28 +88,34 @@ def draw_corel_plan(seed: int, nodes_min: int, nodes_max: int) -> CorelPlan:
         weights[random.choice(below.nodes)] = random.choice((0, 2, 3))
     roster = Roster(weights)
     sync_ms = random.choice((0.3, 2.0, 20.0))
-    # A message at a time, each waiting for a slow disk or network, would take longer than any run: not stuck, only
-    # slow (a batch takes three trips and a sync).
-    batch_ms = 1.5 * sync_ms + 3.0 * (below.weather.delay_ms + below.weather.jitter_ms)
     sizes = ((131_072, 8), (131_072, 1), (1_000, 2), (300, 2), (300, 1))
     batch_bytes_max, batches_ahead_max = random.choice(sizes)
-    if batch_ms > 5.0 and batch_bytes_max < 1_000:
+    # A message at a time, each waiting for a slow disk, network or machine, would take longer than any run: not
+    # stuck, only slow.
+    if _batch_ms(below, sync_ms) > 5.0 and batch_bytes_max < 1_000:
         batches_ahead_max = 8
     bootstrap = draw_bootstrap(seed, below, roster)
+    config = CorelConfig(
+        batch_bytes_max=batch_bytes_max,
+        batches_ahead_max=batches_ahead_max,
+        bodies_bytes_max=random.choice((64 * 1_048_576, 500)),
+        open_scan_max=random.choice((1_024, 2, 16)),
+        outstanding_max=random.choice((4_096, 2)),
+        unlogged_max=Random(f"unlogged {seed}").choice((4_096, 4_096, 8)),
+        write_gather_ms=Random(f"company {seed}").choice((2.0, 2.0, 0.0, 15.0)),
+        debug_invariants=True,
+    )
+    config, truncation = draw_truncation(seed, config, is_truncated)
+    if truncation is not None and not below.messages_per_second:
+        below = replace(below, messages_per_second=60.0)  # without messages nobody would be behind
+    restore = None
+    if truncation is not None and bootstrap is not None:
+        restore = draw_restore(seed, below.nodes, roster, bootstrap)
     return CorelPlan(
         seed=seed,
         below=below,
         roster=roster,
-        config=CorelConfig(
-            batch_bytes_max=batch_bytes_max,
-            batches_ahead_max=batches_ahead_max,
-            bodies_bytes_max=random.choice((64 * 1_048_576, 500)),
-            open_scan_max=random.choice((1_024, 2, 16)),
-            outstanding_max=random.choice((4_096, 2)),
-            unlogged_max=Random(f"unlogged {seed}").choice((4_096, 4_096, 8)),
-            write_gather_ms=Random(f"company {seed}").choice((2.0, 2.0, 0.0, 15.0)),
-            debug_invariants=True,
-        ),
+        config=config,
         sync_ms=sync_ms,
         disk_faults=_draw_disk_faults(random, below, roster),
         phase_faults=_draw_phase_faults(random, below.nodes),
@@ -106,7 +123,18 @@ def draw_corel_plan(seed: int, nodes_min: int, nodes_max: int) -> CorelPlan:
         bootstrap=bootstrap,
         disk_failures=draw_disk_failures(seed, below.nodes, below.duration_ms),
         twin=draw_twin(seed, below) if bootstrap is None else None,
+        truncation=truncation,
+        restore=restore,
     )
+
+
+def _batch_ms(below: MembershipPlan, sync_ms: float) -> float:
+    """Returns how long a batch takes: three trips and a sync, and the slowest machine handles two datagrams from
+    each other one, which acknowledges the batch and then reports it as logged."""
+    cpus = [cpu for _, cpu in below.network_faults.cpus]
+    datagram_ms = max((cpu.received_ms + cpu.frame_ms for cpu in cpus), default=0.0)
+    trip_ms = below.weather.delay_ms + below.weather.jitter_ms
+    return 1.5 * sync_ms + 3.0 * trip_ms + 2.0 * (len(below.nodes) - 1) * datagram_ms
 
 
 def _with_time_to_meet(below: MembershipPlan) -> MembershipPlan:

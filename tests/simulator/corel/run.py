@@ -8,8 +8,9 @@ everything that was ever acknowledged green."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from random import Random
 
 from corel.corel import Corel
 from corel.disk_errors import DamagedLog, DiskError
@@ -20,14 +21,18 @@ from corel.stages import Stage
 from corel.storage import LogWrite
 from kvstore.node.back_off import BACK_OFF_SECONDS_MAX
 from kvstore.node.coming_back import RETRY_SECONDS
+from kvstore.node.learning import DISK_PAUSE_SECONDS, PAUSE_SECONDS_MAX
 from tests.simulator.checkers import Violation
 from tests.simulator.checkers.flapping import Flapping
+from tests.simulator.checkers.log import LogChecker
 from tests.simulator.corel.disk_failures import DiskFailures
 from tests.simulator.corel.generations import Replacement
 from tests.simulator.corel.judges import Jury
+from tests.simulator.corel.learning import Learning
 from tests.simulator.corel.left_over import LeftOver
 from tests.simulator.corel.plan import CorelPlan, DiskFault, PhaseFault
 from tests.simulator.corel.process import CorelProcess
+from tests.simulator.corel.truncation import TRANSFER_MS_MAX
 from tests.simulator.corel.twins import Twins
 from tests.simulator.membership.group_run import GroupRun
 from transport.effects import Journal
@@ -38,6 +43,13 @@ SETTLE_MS_MAX = 12_000.0
 
 BACK_MS_MAX = 1_000.0 * (BACK_OFF_SECONDS_MAX + RETRY_SECONDS) + 2_000.0
 """When no disk fails any more, every node that is away has come back by then."""
+
+LEARN_MS_MAX = 1_000.0 * max(PAUSE_SECONDS_MAX, DISK_PAUSE_SECONDS) + 4.0 * TRANSFER_MS_MAX
+"""How much longer it takes if nodes have to take over a state first: they may pause after failures."""
+
+JOIN_MS = 1_000.0
+"""A node that has taken over a state and starts again has joined the others by then, mostly. If more than
+`recovery_messages_max` messages become green meanwhile, it is behind again: such a load never lets it in."""
 
 QUIET_MS = 1_500.0
 
@@ -68,9 +80,17 @@ class CorelRun(GroupRun[CorelProcess]):
         self.disk_failures = DiskFailures(
             plan.disk_failures, self.world, self.processes, self._may_lose_disk, self._replace_disk, self._count
         )
+        self._learning: Learning | None = None
+        if plan.truncation is not None:
+            random = Random(f"learning {plan.seed}")
+            self._learning = Learning(
+                plan.truncation, random, self.world, self.network, self.processes, self._count
+            )
         self._left_over: LeftOver | None = None
         if plan.bootstrap is not None:
-            self._left_over = LeftOver(plan.bootstrap, self.world, self.processes, self.jury, self.coverage)
+            self._left_over = LeftOver(
+                plan.bootstrap, plan.restore, self.world, self.processes, self.jury, self.coverage
+            )
         self._twins: Twins | None = None
         if plan.twin is not None:
             self._twins = Twins(
@@ -101,6 +121,8 @@ class CorelRun(GroupRun[CorelProcess]):
             self._left_over.replace_disks()
         self._demand(self._is_one_primary, "one primary component of all")
         self._is_sending = False
+        if self._learning is not None:
+            self._learning.seldom.becomes_quiet()
         for process in self.processes.values():
             process.submit(b"last of " + process.name.encode())
         self._demand(self._is_all_green, "everything green everywhere")
@@ -117,9 +139,24 @@ class CorelRun(GroupRun[CorelProcess]):
         self.disk_failures.end()
         if self._twins is not None:
             self._twins.end_faults()
+        if self._learning is not None:
+            self._learning.end_faults()
+            if self._load_per_second() * JOIN_MS > 1_000.0 * self.plan.config.recovery_messages_max:
+                self._stop_load()
+
+    def _load_per_second(self) -> float:
+        """How many messages are submitted in a second, at most."""
+        return self.plan.below.messages_per_second
+
+    def _stop_load(self) -> None:
+        """Ends a load that a node which has taken over a state cannot keep up with."""
+        self._is_sending = False
 
     def _await_disks(self) -> None:
-        """Waits until every node has come back to its disk."""
+        """Waits until no disk stalls any more and every node has come back to its disk. A node that started on a
+        disk that stalled already notices it, and leaves, only after the phase of faults."""
+        stall_ends = max(one.stall_ends for one in self.processes.values())
+        self.world.run_until(max(self.world.now, stall_ends))
         if not self._settles(lambda: not any(one.is_away for one in self.processes.values()), BACK_MS_MAX):
             away = {name: str(one.trouble) for name, one in self.processes.items() if one.is_away}
             raise Violation(f"not back after {BACK_MS_MAX} ms: {away}")
@@ -131,14 +168,15 @@ class CorelRun(GroupRun[CorelProcess]):
             checker.finished(logs)
 
     def _demand(self, condition: Callable[[], bool], what: str) -> None:
-        if not self._settles(condition, SETTLE_MS_MAX):
+        within_ms = SETTLE_MS_MAX + (LEARN_MS_MAX if self._learning is not None else 0.0)
+        if not self._settles(condition, within_ms):
             states = {
                 name: process.replica
                 and f"{process.machine_log.stage} {process.machine_log.view.id} {process.machine_log.queue.green}"
                 f"/{len(process.machine_log.queue)}"
                 for name, process in self.processes.items()
             }
-            raise Violation(f"not {what} after {SETTLE_MS_MAX} ms: {states}")
+            raise Violation(f"not {what} after {within_ms} ms: {states}")
 
     def _is_one_primary(self) -> bool:
         for process in self.processes.values():
@@ -187,6 +225,9 @@ class CorelRun(GroupRun[CorelProcess]):
         process.on_returned = partial(self._on_returned, process)
         process.on_twin = partial(self._on_twin, process)
         process.on_own = partial(self._on_own, process)
+        process.on_left_behind = partial(self._on_left_behind, process)
+        process.on_truncated = partial(self._on_truncated, process)
+        process.on_out_of_reach = partial(self._count, "left a view that had truncated what they lacked")
         process.on_written = partial(self._on_written, process)
         process.on_view = partial(self._on_view, process)
         process.on_journal = partial(self._on_journal, process)
@@ -196,8 +237,28 @@ class CorelRun(GroupRun[CorelProcess]):
         return self.process_type(name, self.environment, self.plan, address)
 
     def _on_started(self, process: CorelProcess, log: Corel) -> None:
-        for checker in self.jury.of(process.address, log).checkers:
+        checkers = self.jury.of(process.address, log).checkers
+        taken_over, process.taken_over = process.taken_over, None
+        for checker in checkers:
+            if taken_over is not None:
+                checker.took_over(process.address, taken_over)
             checker.started(process.address, log)
+        self._check_cut(process, checkers)
+
+    def _on_truncated(self, process: CorelProcess, count: int) -> None:
+        self.coverage["truncated messages"] += count
+        self._check_cut(process, self.jury.of(process.address).checkers)
+
+    def _check_cut(self, process: CorelProcess, checkers: Iterable[LogChecker]) -> None:
+        cut = process.log.lines.cut
+        if cut > process.tree_line and self.is_judged:
+            raise Violation(f"{process.name} has truncated what is before {cut}, of {process.tree_line} applied")
+        for checker in checkers:
+            checker.truncated(process.address, cut, process.log.digests[cut])
+
+    def _on_left_behind(self, process: CorelProcess, ahead: Machine) -> None:
+        if self._learning is not None:
+            self._learning.left_behind(process, ahead)
 
     def _on_greened(self, process: CorelProcess, greened: Greened) -> None:
         log = process.machine_log
@@ -243,6 +304,8 @@ class CorelRun(GroupRun[CorelProcess]):
 
         if self._twins is not None:
             self._twins.crashed(process)
+        if self._learning is not None:
+            self._learning.crashed(process)
 
     def _on_twin(self, process: CorelProcess, twin: Machine) -> None:
         if self._twins is None:

@@ -66,9 +66,12 @@ class Scenario(CorelRun):
     def green(self, node: str) -> int:
         return self.processes[node].machine_log.queue.green
 
-    def ends_well(self) -> None:
+    def ends_faults(self) -> None:
         self._heal()
         self._await_disks()
+
+    def ends_well(self) -> None:
+        self.ends_faults()
         self._demand(self._is_one_primary, "one primary component of all")
         self._is_sending = False
         self._demand(self._is_all_green, "everything green everywhere")
@@ -208,6 +211,20 @@ def test_other_failures_make_a_node_leave_and_come_back(kind: str) -> None:
     if kind != "files":  # which are needed when a block of the clock is used up
         assert scenario.coverage["returns to a disk"] >= 1
     assert scenario.processes["c"].machine_log.stage is Stage.PRIMARY
+    scenario.ends_well()
+
+
+def test_a_disk_that_stalls_beyond_the_phase_of_faults_is_a_fault_until_its_node_is_back() -> None:
+    """Seed 3550: a node started on a disk that stalled; half of the time to settle was over when it was back."""
+    scenario = Scenario(DiskFailure(2_900.0, "b", "stall", 4_000.0))
+    b = scenario.processes["b"]
+    b.crash()
+    b.start()
+    assert not b.is_away, "it has not noticed"
+    scenario.ends_faults()
+    assert scenario.world.now > 8_900.0
+    assert scenario.coverage["returns to a disk"] == 1
+    assert not b.is_away
     scenario.ends_well()
 
 

@@ -22,7 +22,7 @@ class Scenario(CorelRun):
     disk, beside b. `elder` is the first one."""
 
     def __init__(self, cut: tuple[str, ...] = ()) -> None:
-        super().__init__(replace(calm_plan(), twin=Twin(3_000.0, "a")))
+        super().__init__(replace(calm_plan(), twin=Twin(3_000.0, "a", "a")))
         self._schedule_starts()
         self._schedule_faults()
         self.world.run_until(2_900.0)
@@ -69,7 +69,7 @@ def test_an_elder_that_was_cut_off_stops_when_the_network_heals() -> None:
 
 
 def test_a_node_that_has_heard_the_twin_is_in_no_component_with_the_elder() -> None:
-    """Both have a's vote by now. Not so if c restarts and forgets the twin: see `copied_twins`."""
+    """Both have a's vote on their disks by now."""
     run = Scenario(cut=("a", "bc"))
     run.run_for(3_000.0)
     run.cut("ac", "b")
@@ -78,6 +78,18 @@ def test_a_node_that_has_heard_the_twin_is_in_no_component_with_the_elder() -> N
     assert run.twin.machine_log.is_voter
     assert run.primary() == {"a'", "b"}
     assert [one.name for one in run.processes["c"].machine_log.view.members] == ["c"]
+
+
+def test_a_node_that_restarts_remembers_the_twin_on_its_disk() -> None:
+    """In memory it has forgotten the twin, and is in a view with the elder, whose vote does not count."""
+    run = Scenario(cut=("a", "bc"))
+    run.run_for(3_000.0)
+    run.cut("ac", "b")
+    run.processes["c"].crash()
+    run.processes["c"].start()
+    run.run_for(3_000.0)
+    assert [one.name for one in run.processes["c"].machine_log.view.members] == ["a", "c"]
+    assert run.primary() == {"a'", "b"}
 
 
 def entry(sequence: int, body: bytes) -> Entry:

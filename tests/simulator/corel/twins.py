@@ -6,9 +6,9 @@ So the twin takes the elder's place, as if its disk had been replaced, and a pla
 may replace the disk. In the end the elder's disk is removed. To go on with it instead is not safe once the twin
 has voted: it is then a copy that lacks what the node has done since (`tests.simulator.corel.copies`).
 
-The two can hear each other whatever is cut, and an elder that crashes first is not started again. Otherwise both
-could vote, each in a majority of its own, after a peer has restarted and forgotten the newer one. That is drawn in
-the layer `copies` only."""
+The twin may be on any side of the cuts, so that the two do not hear each other and peers of the newer one restart:
+what they remember on their disks keeps the elder from voting (decision 27). An elder that crashes first is not
+started again: it would be the newer one then."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
+from kvstore.node.back_off import BACK_OFF_SECONDS_MAX
+from kvstore.node.coming_back import RETRY_SECONDS
 from tests.simulator.checkers import Violation
 from tests.simulator.corel.judges import Jury
 from tests.simulator.membership.plan import MembershipPlan
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 
 POLL_MS = 20.0
 
+STARTS_MS_MAX = 1_000.0 * (BACK_OFF_SECONDS_MAX + RETRY_SECONDS) + 2_000.0
+"""When no fault happens any more, a process that is down, or away from its disk, runs by then."""
+
 STOPS_MS_MAX = 1_000.0
 """In a network without faults, one of two processes of one name has stopped by then."""
 
@@ -40,6 +45,8 @@ class Twin:
 
     at_ms: float
     node: str
+    beside: str
+    """The node on whose side of the cuts the second process is."""
 
 
 def draw_twin(seed: int, below: MembershipPlan) -> Twin | None:
@@ -47,7 +54,8 @@ def draw_twin(seed: int, below: MembershipPlan) -> Twin | None:
     random = Random(f"twins {seed}")
     if random.random() > 0.05:
         return None
-    return Twin(random.uniform(0.2, 0.9) * below.duration_ms, random.choice(below.nodes))
+    at_ms = random.uniform(0.2, 0.9) * below.duration_ms
+    return Twin(at_ms, random.choice(below.nodes), random.choice(below.nodes))
 
 
 def address_of_twin(node: str) -> str:
@@ -112,9 +120,11 @@ class Twins:
         if elder is None:
             self._count("twins: not started, no moment to replace the disk")
             return
-        within_ms = elder.pause_left_ms() + STOPS_MS_MAX
+        twin = self._processes[elder.name]
+        self._world.run_until(self._world.now + STARTS_MS_MAX, stop=lambda: twin.replica is not None)
+        within_ms = max(elder.pause_left_ms(), twin.pause_left_ms()) + STOPS_MS_MAX
         if not self._world.run_until(self._world.now + within_ms, stop=lambda: elder.is_stopped):
-            raise Violation(f"{elder.me} goes on after {within_ms} ms, and {self._processes[elder.name].me} runs")
+            raise Violation(f"{elder.me} goes on after {within_ms} ms, and {twin.me} runs")
         self._jury.replaced(elder.address)
 
     def _start_twin(self) -> None:
@@ -129,7 +139,7 @@ class Twins:
         twin = self._make(name, address_of_twin(name))
         twin.disks = elder.disks
         twin.wipe()
-        self._network.place(twin.address, elder.address)
+        self._network.place(twin.address, self._plan.beside)
         self._jury.replaced(twin.address)
         self._processes[name] = twin
         self._count("twins: started with an empty disk")

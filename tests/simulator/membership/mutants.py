@@ -18,7 +18,14 @@ from membership.messages import Control
 from membership.neighbours import Neighbours
 from membership.protocol import MembershipProtocol
 from membership.repetition import Repetition
-from tests.membership import test_attempts, test_group, test_group_peers, test_protocol, test_settling
+from tests.membership import (
+    test_attempts,
+    test_group,
+    test_group_peers,
+    test_progress,
+    test_protocol,
+    test_settling,
+)
 from tests.simulator.membership.plan import draw_membership_plan
 from tests.simulator.membership.run import MembershipRun
 from tests.simulator.mutation import Edit, Mutant, what_breaks
@@ -171,8 +178,40 @@ MUTANTS = [
     Mutant(
         "a machine that has to back off is told that it is heard",
         (),
-        (Edit(Neighbours, "willing", "m in needed or not self._is_waiting(m, now)", "True"),),
+        (Edit(Neighbours, "willing", "m in needed or not self._is_refused(m, now)", "True"),),
         test=test_settling.test_who_has_to_back_off_is_told_so_and_does_not_ask,
+    ),
+    Mutant(
+        "a machine may join although it is out of reach of another member",
+        (),
+        (
+            Edit(
+                Neighbours,
+                "are_mutual",
+                "self._are_out_of_reach(member, foreign)",
+                "self._are_out_of_reach(self._me, foreign)",
+            ),
+        ),
+        test=test_progress.test_who_is_out_of_reach_of_another_of_ours_is_not_mutual,
+    ),
+    Mutant(
+        "a machine that is out of reach is told that it is heard",
+        (),
+        (Edit(Neighbours, "_is_refused", " or self._are_out_of_reach(self._me, machine)", ""),),
+        test=test_progress.test_who_is_out_of_reach_is_told_so_and_does_not_ask,
+    ),
+    Mutant(
+        "a machine that is ahead says that it was left behind",
+        (),
+        (
+            Edit(
+                Neighbours,
+                "furthest_ahead",
+                "self.progress.is_behind(progress)",
+                "not self.progress.is_in_reach_of(progress)",
+            ),
+        ),
+        test=test_progress.test_who_is_behind_is_told_so_and_who_is_ahead_is_not,
     ),
     Mutant(
         "a machine has to back off because of what others report",

@@ -45,7 +45,7 @@ class GroupProcess(SimulatedProcess):
         self._network.attach_refusals(self.address, self._on_refused)
 
     def start(self) -> None:
-        incarnation = int(self.disk.read("incarnation") or b"0") + 1
+        incarnation = self.next_incarnation(int(self.disk.read("incarnation") or b"0"))
         self._ceiling = int(self.disk.read("clock") or b"1")
         clock = self._ceiling
         self.disk.write("incarnation", b"%d" % incarnation)
@@ -70,6 +70,9 @@ class GroupProcess(SimulatedProcess):
         assert self.group is not None
         self._execute(self.group.multicast(service, payload))
         self._wake_soon()
+
+    def next_incarnation(self, last: int) -> int:
+        return last + 1
 
     def least_clock(self) -> int:
         """The lowest value at which the clock may begin, whatever its record says."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 from corel import checked_values
 from corel.lmdb_log import LmdbLog
 from corel.lmdb_reading import LmdbReader, Reading
+from corel.lmdb_truncation import Truncation
 from kvstore.node import lmdb_history
 from kvstore.node.coming_back import ComingBack
+from kvstore.node.fate_ages import FateAges
 from kvstore.node.lmdb_history import LmdbHistory
 from kvstore.node.lmdb_tree import LmdbTree
 from kvstore.node.synced_numbers import ClockFloor
-from tests.corel import test_lmdb_log, test_rot
-from tests.kvstore.node import test_clock_floor, test_coming_back
+from tests.corel import test_lmdb_log, test_rot, test_truncation
+from tests.kvstore.node import test_clock_floor, test_coming_back, test_fate_ages
 from tests.kvstore.store import test_past_on_disk
 from tests.simulator.mutation import Edit, Mutant
 
@@ -54,6 +56,62 @@ MUTANTS = [
         (),
         (Edit(LmdbReader, "_entries", "record.entry_without_body()", "record.entry()"),),
         test=test_lmdb_log.test_bodies_of_what_is_not_green_are_read_when_they_are_needed_not_at_the_start,
+    ),
+    Mutant(
+        "a batch is deleted when one of its messages is truncated",
+        (),
+        (Edit(Truncation, "_delete_batches", "truncated < end - start", "truncated < 1"),),
+        test=test_truncation.test_a_batch_is_kept_until_its_last_message_is_truncated,
+    ),
+    Mutant(
+        "what was truncated of a batch before is not counted",
+        (),
+        (Edit(Truncation, "_count", "self._truncated(start) + following - place", "following - place"),),
+        test=test_truncation.test_a_batch_is_kept_until_its_last_message_is_truncated,
+    ),
+    Mutant(
+        "a batch is deleted that a start looks for",
+        (),
+        (Edit(Truncation, "_delete_batches", " or end > lines.open_from", ""),),
+        test=test_truncation.test_what_a_start_looks_for_is_not_deleted,
+    ),
+    Mutant(
+        "the digest of the order is not kept where it is cut",
+        (),
+        (
+            Edit(
+                Truncation,
+                "_shorten_order",
+                "line, digest = start + len(arrivals), record_digest",
+                "line = start + len(arrivals)",
+            ),
+        ),
+        test=test_truncation.test_what_is_before_the_cut_is_deleted_with_a_checkpoint,
+    ),
+    Mutant(
+        "a part of the order beyond the cut is deleted too",
+        (),
+        (Edit(Truncation, "_shorten_order", "if start + len(arrivals) > cut:", "if start > cut:"),),
+        test=test_truncation.test_what_is_before_the_cut_is_deleted_with_a_checkpoint,
+    ),
+    Mutant(
+        "a fate is deleted while its message is in the log",
+        (),
+        (
+            Edit(
+                FateAges,
+                "forget",
+                "min(line - self._kept, self._log.beginning(transaction).line)",
+                "line - self._kept",
+            ),
+        ),
+        test=test_fate_ages.test_what_is_in_the_log_has_its_fate,
+    ),
+    Mutant(
+        "a fate outlives its age",
+        (),
+        (Edit(FateAges, "forget", "transaction.delete(bytes(name), db=self._fates)", "pass"),),
+        test=test_fate_ages.test_the_fates_of_the_last_messages_are_kept_and_older_ones_are_not,
     ),
     Mutant(
         "a log that LMDB refuses to use is not opened again",
@@ -108,8 +166,8 @@ MUTANTS = [
             Edit(
                 LmdbHistory,
                 "_append",
-                "records[key] if key in records else transaction.get(name, db=self._items)",
-                "transaction.get(name, db=self._items)",
+                "records[key] if key in records else items.get(name)",
+                "items.get(name)",
             ),
         ),
         test=test_past_on_disk.test_a_key_that_changes_often_in_one_checkpoint_has_all_its_values,
@@ -139,8 +197,8 @@ MUTANTS = [
             Edit(
                 LmdbHistory,
                 "write",
-                "forgotten, size = max(forgotten, through)",
-                "forgotten, size = max(forgotten, first)",
+                "forgotten = max(forgotten, through)",
+                "forgotten = max(forgotten, first)",
             ),
         ),
         test=test_past_on_disk.test_a_message_is_forgotten_as_a_whole_oldest_first,

@@ -94,8 +94,8 @@ def first_checker(run: Callable[[], None]) -> str | None:
 
 def _noticed(layer: str, seed: int, nodes: tuple[int, int]) -> str | None:
     if layer == "corel":
-        return first_checker(CorelRun(draw_corel_plan(seed, *nodes)).run)
-    return first_checker(StoreRun(draw_store_plan(seed, *nodes)).run)
+        return first_checker(CorelRun(draw_corel_plan(seed, *nodes, is_truncated=False)).run)
+    return first_checker(StoreRun(draw_store_plan(seed, *nodes, is_truncated=False)).run)
 
 
 def mutant_of(layer: str, name: str) -> Mutant:
@@ -105,9 +105,9 @@ def mutant_of(layer: str, name: str) -> Mutant:
 
 def _run(case: Case, recording: Recording, nodes: tuple[int, int], is_judged: bool) -> Callable[[], None]:
     if case.layer == "corel":
-        plan = draw_corel_plan(case.seed, *nodes)
+        plan = draw_corel_plan(case.seed, *nodes, is_truncated=False)
         return RecordedRun(plan if is_judged else _as_in_production(plan), recording, is_judged).run
-    store_plan = draw_store_plan(case.seed, *nodes)
+    store_plan = draw_store_plan(case.seed, *nodes, is_truncated=False)
     if not is_judged:
         store_plan = replace(store_plan, corel=_as_in_production(store_plan.corel))
     return RecordedStoreRun(store_plan, recording, is_judged).run

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from corel.messages import EMPTY_DIGEST, Color, is_bound
+from corel.messages import NO_IDENTITY, Color, is_bound
 from corel.storage import Image, Record
-from kvstore.cli.export_writer import ExportWriter, Figures, Source
+from kvstore.cli.export_writer import ExportWriter, Figures, Place, Source
 from kvstore.node.exported_rows import Row, exported_row, revision_after
 from kvstore.store.state import Outcome
 from tests.simulator.corel.memory_log import MemoryLog
@@ -28,8 +28,12 @@ def export_disk(
     `DiskError` if the disk cannot be read, and `NotExportable`."""
     image = _image(log)
     source = Source(cluster, node, log.disk.hex(), generation_of(log).hex())
-    with ExportWriter(out, source) as writer:
-        final = log.lines.green if tree is None else min(tree.line, log.lines.green)
+    final = log.lines.green if tree is None else min(tree.line, log.lines.green)
+    beginning = _beginning(log, tree, final)
+    with ExportWriter(out, source, beginning=beginning) as writer:
+        if writer.line < log.lines.cut:  # what is in between is truncated: an operator takes another directory
+            export_disk(log, tree, out / f"from-{log.lines.cut}", cluster, node, exported_ms)
+            return
         digest, revision = writer.digest, writer.revision
         for position in range(writer.line, final):
             record = log.messages[log.order[position]]
@@ -44,10 +48,20 @@ def export_disk(
         writer.finish(_figures(image), _tail(log, image, final, digest), exported_ms)
 
 
+def _beginning(log: MemoryLog, tree: MemoryTree | None, final: int) -> Place:
+    """Returns where the log begins, and the digest and the revision there, as `LogExport.beginning` finds them."""
+    cut, revision = log.lines.cut, 0
+    if cut and tree is not None:
+        records = (log.messages[log.order[position]] for position in range(cut, final))
+        changed = (revision_after(0, [outcome]) for record in records for outcome in _outcomes(tree, record))
+        revision = next(filter(None, changed), tree.revision + 1) - 1
+    return Place(cut, log.green_digest(cut).hex(), revision)
+
+
 def _image(log: MemoryLog) -> Image:
     """Reads all of the disk, so that whatever cannot be read is noticed before anything is exported."""
     try:
-        log.green(0, log.lines.green)
+        log.green(log.lines.cut, log.lines.green - log.lines.cut)
         return log.load()
     except LookupError as error:
         raise NotExportable(f"the log cannot be restored: {error!r}") from error
@@ -57,7 +71,7 @@ def generation_of(log: MemoryLog) -> bytes:
     """The generation of the cluster that the disk is bound to; zeros if it is bound to none."""
     lines = log.lines
     is_final = is_bound(lines.committed, lines.generation, lines.attempted_view)
-    return lines.generation if is_final else EMPTY_DIGEST
+    return lines.generation if is_final else NO_IDENTITY
 
 
 def _outcomes(tree: MemoryTree, record: Record) -> tuple[Outcome, ...]:

@@ -19,9 +19,9 @@ from pathlib import Path
 from random import Random
 
 from corel.disk_errors import DiskError
-from corel.messages import EMPTY_DIGEST
+from corel.messages import NO_IDENTITY
 from kvstore.cli.export_writer import ExportRefused
-from tests.simulator.corel.generations import WALL_CLOCK_SECONDS
+from tests.simulator.corel.generations import WALL_CLOCK_MS
 from tests.simulator.recording.exports import NotExportable, export_disk, generation_of
 from tests.simulator.recording.journal import NodeClocks, SimulatedJournal
 from tests.simulator.recording.process import RecordedProcess
@@ -40,7 +40,7 @@ class _RecordedDisk:
     directory: Path
     exports: int = 0
     """How many directories have been exported to."""
-    generation: bytes = EMPTY_DIGEST
+    generation: bytes = NO_IDENTITY
     """The generation that it is bound to, when it is known."""
     keeps_journal: bool = True
 
@@ -87,7 +87,7 @@ class Recording:
     def _clocks_of(self, process: RecordedProcess) -> NodeClocks:
         if process.address not in self._clocks:
             random = Random(f"clocks {self.name} {process.address}")
-            wall_ms = 1_000.0 * WALL_CLOCK_SECONDS + random.uniform(-SKEW_MS_MAX, SKEW_MS_MAX)
+            wall_ms = WALL_CLOCK_MS + random.uniform(-SKEW_MS_MAX, SKEW_MS_MAX)
             self._clocks[process.address] = NodeClocks(random.uniform(0.0, 1e9), wall_ms)
         return self._clocks[process.address]
 
@@ -131,7 +131,7 @@ class Recording:
         if disk is None:
             return
         disk.generation = generation_of(process.log)
-        if disk.generation == EMPTY_DIGEST:
+        if disk.generation == NO_IDENTITY:
             self._disks.remove(disk)
         elif disk.keeps_journal:
             self._export(process, disk, is_anew=False)
@@ -154,13 +154,13 @@ class Recording:
     def _sort_out(self) -> None:
         """Moves what was recorded to the directories of the clusters. A disk that was bound to no generation
         belongs to the last one."""
-        bound = [disk.generation for disk in self._disks if disk.generation != EMPTY_DIGEST]
-        generations = list(dict.fromkeys(bound)) or [EMPTY_DIGEST]
-        last = bound[-1] if bound else EMPTY_DIGEST
+        bound = [disk.generation for disk in self._disks if disk.generation != NO_IDENTITY]
+        generations = list(dict.fromkeys(bound)) or [NO_IDENTITY]
+        last = bound[-1] if bound else NO_IDENTITY
         later = [f"{self.name}-g{number}" for number in range(2, len(generations) + 1)]
         self.clusters = [self.name, *later]
         for disk in self._disks:
-            generation = last if disk.generation == EMPTY_DIGEST else disk.generation
+            generation = last if disk.generation == NO_IDENTITY else disk.generation
             cluster = self.clusters[generations.index(generation)]
             _move(disk, self.target / f"cluster={cluster}")
         shutil.rmtree(self._work)

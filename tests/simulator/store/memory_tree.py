@@ -23,6 +23,17 @@ class MemoryTree:
         self.tombstones: dict[str, Tombstone] = {}
         self.past = MemoryPast(self.items)
 
+    def copy(self) -> MemoryTree:
+        """Returns what a node hands to another that is too far behind: the state, and nothing of its past."""
+        other = MemoryTree()
+        other.line, other.revision, other.run = self.line, self.revision, self.run
+        other.items.update(self.items)
+        other.fates.update(self.fates)
+        other.memories.update(self.memories)
+        other.tombstones.update(self.tombstones)
+        other.past.begin_at(self.revision)
+        return other
+
     def apply(self, checkpoint: Checkpoint) -> None:
         self.past.add(checkpoint)
         for key, item in checkpoint.items.items():
@@ -58,6 +69,10 @@ class MemoryPast:
         """The changes that are kept, each with what its keys held before."""
         self._forgotten = 0
         self._conflicts: list[FoundConflict] = []
+
+    def begin_at(self, revision: int) -> None:
+        """Has the past of an empty tree begin at this revision."""
+        self._forgotten = revision
 
     def add(self, checkpoint: Checkpoint) -> None:
         """Adds the changes of a checkpoint, before they are made."""

@@ -50,9 +50,10 @@ class StorePlan:
     """Most events that wait for one of them."""
 
 
-def draw_store_plan(seed: int, nodes_min: int, nodes_max: int) -> StorePlan:
+def draw_store_plan(seed: int, nodes_min: int, nodes_max: int, is_truncated: bool | None = None) -> StorePlan:
+    """Draws the plan of a seed. Whether its logs are truncated is drawn too, unless it is said."""
     random = Random(f"store {seed}")
-    corel = draw_corel_plan(seed, nodes_min, nodes_max)
+    corel = draw_corel_plan(seed, nodes_min, nodes_max, is_truncated)
     clients = random.choice((3, 8, 20))
     waiting = Random(f"rounds {seed}")
     feeds = Random(f"feeds {seed}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from corel.disk_errors import DiskError
@@ -16,8 +17,10 @@ from kvstore.store.green_state import Checkpoint
 from kvstore.store.observer import Observer
 from kvstore.store.store import Store
 from tests.simulator.checkers import Violation
+from tests.simulator.corel.log_process import Crashed
 from tests.simulator.corel.plan import CorelPlan
-from tests.simulator.corel.process import CorelProcess, Crashed
+from tests.simulator.corel.process import CorelProcess
+from tests.simulator.corel.snapshot import Snapshot
 from tests.simulator.process import NEVER, TICKS_MAX, Environment
 from tests.simulator.store.memory_tree import MemoryTree
 from tests.simulator.store.model import Knowledge
@@ -30,6 +33,13 @@ def checkpoint_bytes(checkpoint: Checkpoint) -> int:
     """Returns how much of the disk a checkpoint takes."""
     values = sum(len(item.value) for item in checkpoint.items.values() if item is not None)
     return values + 50 * (len(checkpoint.items) + len(checkpoint.fates) + len(checkpoint.memories))
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSnapshot(Snapshot):
+    """The disk of a node as it was when the transfer began, with its tree."""
+
+    tree: MemoryTree
 
 
 class StoreProcess(CorelProcess):
@@ -50,6 +60,8 @@ class StoreProcess(CorelProcess):
         """Called when the log does not accept another message."""
         self.on_sent: Callable[[MessageId, Knowledge], None] = lambda message_id, knowledge: None
         """Called with each message that is submitted, and what this node knows."""
+        self.on_took_over: Callable[[MemoryTree], None] = lambda tree: None
+        """Called when the tree of another node has taken the place of this one's."""
         self.observer: Observer | None = None
         """Who is told what the next store does, if anybody."""
         self._with_write: Checkpoint | None = None
@@ -120,6 +132,19 @@ class StoreProcess(CorelProcess):
     def wipe(self, is_new_cluster: bool = False) -> None:
         super().wipe(is_new_cluster)
         self.tree = MemoryTree()
+
+    # The state of another node
+
+    def snapshot(self) -> Snapshot:
+        found = self._snapshot_at(self.tree.line)
+        return TreeSnapshot(found.lines, found.line, found.digest, found.tail, self.tree.copy())
+
+    def _take_over(self, snapshot: Snapshot) -> None:
+        assert isinstance(snapshot, TreeSnapshot)
+        super()._take_over(snapshot)
+        self.tree = snapshot.tree.copy()
+        self.away_store = None  # its disk is gone
+        self.on_took_over(self.tree)
 
     def leave(self) -> None:
         """Begins an orderly stop, unless the process is stopped in the middle of its effects."""
@@ -214,13 +239,16 @@ class StoreProcess(CorelProcess):
 
     def _apply(self, write: LogWrite) -> None:
         checkpoint, self._with_write = self._with_write, None
-        self.log.write(write, 0 if checkpoint is None else checkpoint_bytes(checkpoint))
+        self._log_write(write, 0 if checkpoint is None else checkpoint_bytes(checkpoint))
         if checkpoint is not None:
             self._put(checkpoint, "with a write" if self.store is not None else "with a write in a crash")
 
     def _persisted(self, effect: Persist, starts: int) -> None:
         super()._persisted(effect, starts)
         self._report_written()
+
+    def _apply_greens(self) -> None:
+        """Does nothing: checkpoints tell the log what is applied."""
 
     def _write_checkpoint(self) -> None:
         """Writes a checkpoint by itself, when there is no write of the log that it could go with."""
@@ -251,6 +279,7 @@ class StoreProcess(CorelProcess):
 
     def _put(self, checkpoint: Checkpoint, how: str) -> None:
         self.tree.apply(checkpoint)
+        self.tree_line = self.tree.line
         self._unreported.append(checkpoint)
         self.on_checkpoint(checkpoint, how)
 
@@ -264,6 +293,8 @@ class StoreProcess(CorelProcess):
         for checkpoint in self._unreported:
             store.green.written(checkpoint)
         self._unreported = []
+        if self._truncation is not None:
+            self.machine_log.applied(self.tree.line, self.log.kept_bytes)
         self._write_checkpoint()
         self._sleep_store()  # there is room to apply more
 

@@ -42,6 +42,7 @@ from tests.simulator.corel.run import QUIET_MS, CorelRun
 from tests.simulator.store.client import Client, object_of
 from tests.simulator.store.client_gateway import ClientGateway
 from tests.simulator.store.looker import Looker
+from tests.simulator.store.memory_tree import MemoryTree
 from tests.simulator.store.model import Knowledge, Replay
 from tests.simulator.store.plan import StorePlan
 from tests.simulator.store.process import StoreProcess
@@ -100,6 +101,7 @@ class StoreRun(CorelRun):
         )
         self._client_random = Random(f"store clients {plan.seed}")
         self._unserved = 0
+        self._clients: list[Client] = []
         self._tentative: dict[str, Verdict] = {}
         """What the outcomes of writes were when they were accepted, which the final order may change."""
 
@@ -113,7 +115,7 @@ class StoreRun(CorelRun):
             self._run()
 
     def _run(self) -> None:
-        clients = [
+        clients = self._clients = [
             Client(number, self.gateway, self.store_plan, Random(f"store client {number} {self.plan.seed}"))
             for number in range(1, self.store_plan.clients + 1)
         ]
@@ -153,6 +155,13 @@ class StoreRun(CorelRun):
         self._demand(self._is_quiet, "all clients answered, and all trees written")
         self.world.run_until(self.world.now + QUIET_MS)
         self._finish()
+
+    def _load_per_second(self) -> float:
+        return 1_000.0 * self.store_plan.clients / self.store_plan.think_ms
+
+    def _stop_load(self) -> None:
+        for client in self._clients:
+            client.is_working = False
 
     def _is_quiet(self) -> bool:
         self.answered.check(self.world.now, {name: one.held_up_until for name, one in self._stores.items()})
@@ -219,6 +228,7 @@ class StoreRun(CorelRun):
         process.on_primary_check = partial(self._count, "probes")
         process.on_log_full = partial(self._count, "no room in the log")
         process.on_sent = self._on_sent
+        process.on_took_over = partial(self._on_took_over, process)
         self._stores[name] = process
         return process
 
@@ -235,6 +245,10 @@ class StoreRun(CorelRun):
         self.coverage[f"checkpoint {how}"] += 1
         for checker in self.store_checkers:
             checker.written(process.name, process.tree, process.log.lines.green)
+
+    def _on_took_over(self, process: StoreProcess, tree: MemoryTree) -> None:
+        for checker in self.store_checkers:
+            checker.took_over(process.name, tree)
 
     def _on_accepted(self, node: str, write_id: str) -> None:
         store = self._stores[node].store

@@ -424,6 +424,28 @@ def the_beginning_is_truncated(told: Told) -> None:
 
 
 @plant
+def one_log_is_truncated(told: Told) -> None:
+    """The export of c begins at position 2; a and b have all of it."""
+    before = told.rows("c", 1)[0]["digest"].hex()
+    told.logs = [row for row in told.logs if row["position"] >= 2 or row["node"] != "c"]
+    for manifest in told.manifests:
+        if manifest["node"] == "c":
+            manifest["first"], manifest["first_digest"] = 2, before
+    for named in (*told.files, *told.logs):
+        if named["node"] == "c":
+            named["file"] = named["file"].replace("part-000000000000", "part-000000000002")
+
+
+@plant
+def another_order_before_a_cut(told: Told) -> None:
+    """c says that the order has another digest where its log was cut than a and b have there."""
+    one_log_is_truncated(told)
+    for manifest in told.manifests:
+        if manifest["node"] == "c":
+            manifest["first_digest"] = "ab" * 32
+
+
+@plant
 def a_gap_in_a_stream_of_a_truncated_log(told: Told) -> None:
     """The log begins at 2, with c.1.1, and has c.1.9 after it instead of a.1.2: c.1.8 cannot be before its
     beginning."""

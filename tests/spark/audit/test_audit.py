@@ -36,6 +36,7 @@ VIOLATED = {
     "a_byte_flipped_in_a_body": [Offence("digests", 4, "b.1.2", ("c",))],
     "a_byte_flipped_in_a_digest": [Offence("digests", 4, "b.1.2", ("c",)), Offence("digests", 5, "a.1.3", ("c",))],
     "a_manifest_with_another_digest": [Offence("digests", 8, None, ("c",))],
+    "another_order_before_a_cut": [Offence("digests", 1, None, ("c",))],
     "another_digest_than_an_earlier_audit": [Offence("digests", 3, None, ("a",))],
     "a_basis_that_is_not_met": [Offence("causal", 1, "b.1.1", None)],
     "a_basis_that_nobody_has": [Offence("causal", 1, "b.1.1", None)],
@@ -84,6 +85,7 @@ AGREED = (
         "only_exports",
         "a_journal_copied_twice",
         "the_beginning_is_truncated",
+        "one_log_is_truncated",
     ),
 )
 

@@ -1,0 +1,147 @@
+"""Taking over the green prefix of another node's log without its messages (decision 28).
+
+Green messages are final, so a node that lacks many of them need not be sent each: it takes over the state that
+they lead to, at a line, and what the log has to know of them. It does so outside any view, from the disk of one
+node, while that node goes on.
+
+What it knows afterwards is less than what a member of the last primary component knows: everything up to the line
+is final, but there may be more that is yellow at all members of that component, or green at some. So it says of
+itself that it has *learned* of the primary component: whoever was in it knows more. It has lost nothing that
+counts. What was green in an earlier component was in the queue to which the members of that one committed (its
+*base*), and the line is not before the end of that. So its own yellow messages are green now, or are red ones.
+
+A cluster that was begun anew from a backup has green messages before its first primary component. An empty disk
+takes these over too: a majority may need its node. It knows of no primary component then, as before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from corel.message_queue import chained
+from corel.messages import NO_VIEW, is_bound
+from corel.participation import joint_memory
+from corel.storage import Lines, Record, Yellow
+from transport import SEQUENCE_MAX
+
+
+class NotAhead(Exception):
+    """The other node's log cannot be taken over: this node knows as much, or belongs to another cluster, or the
+    other has not established a primary component. The message says which."""
+
+
+class TakenOver(NamedTuple):
+    """What is on the disk of a node that has taken over a green prefix."""
+
+    lines: Lines
+    yellow: Yellow
+    records: tuple[Record, ...]
+    """The green messages from the cut on, then the node's own messages that are not green."""
+
+
+def check_ahead(own: Lines, source: Lines) -> None:
+    """Raises `NotAhead` unless the log of `source` can be taken over by the node with these lines."""
+    is_empty = not (own.green or own.committed)
+    if not source.established and not (is_empty and source.green):
+        raise NotAhead("the other node knows of no primary component that was established")
+    if _is_bound(own) and own.generation != source.generation:
+        raise NotAhead("the other node belongs to another generation of the cluster")
+    if not source.established:
+        return
+    if source.green < source.established_base:
+        raise NotAhead("the other node does not have everything that its last primary component began with yet")
+    if own.committed > source.established or (own.committed == source.established and not own.is_learned):
+        raise NotAhead("this node knows of the same primary component, or of a later one")
+    if own.green > source.green:
+        raise NotAhead("this node has more green messages than the other")
+
+
+def take_over(
+    own: Lines, own_messages: Iterable[Record], source: Lines, cut: int, tail: Sequence[Record]
+) -> TakenOver:
+    """Returns what this node's disk holds once it has taken over the green prefix of `source`. `own_messages` are
+    its messages that are not green, in the order of their arrival, `tail` the other's green messages from the cut
+    on. Raises `NotAhead`."""
+    check_ahead(own, source)
+    last, folded = dict(source.streams), dict(source.folded)
+
+    def last_of(record: Record) -> int:
+        stream = record.id.stream
+        return SEQUENCE_MAX if stream.incarnation <= folded.get(stream.name, -1) else last.get(stream, 0)
+
+    kept = [record for record in own_messages if record.id.sequence > last_of(record)]
+    records = tuple([record._replace(arrival=arrival, primary=0) for arrival, record in enumerate([*tail, *kept])])
+    binding = source if _is_bound(source) else own
+    lines = Lines(
+        committed=source.established,
+        attempted=max(own.attempted, source.established),
+        is_voter=own.is_voter,
+        green=source.green,
+        green_digest=source.green_digest,
+        base=source.green,
+        base_digest=source.green_digest,
+        streams=source.streams,
+        folded=source.folded,
+        next_arrival=len(records),
+        open_from=len(tail),
+        tail_from=len(records),
+        clock=max(own.clock, source.clock),
+        attempted_view=NO_VIEW if binding is source else own.attempted_view,
+        generation=binding.generation,
+        participants=joint_memory([own.participants, source.participants]),
+        cut=cut,
+        is_learned=source.established > 0,
+        established=source.established,
+        established_base=source.established_base,
+    )
+    return TakenOver(lines, Yellow(source.green, ()), records)
+
+
+def _is_bound(lines: Lines) -> bool:
+    return is_bound(lines.committed, lines.generation, lines.attempted_view)
+
+
+def continued(source: Lines, records: Sequence[Record]) -> Lines:
+    """Returns the lines of the other node after these green messages, which follow its green line, as far as
+    they can be told from the messages. What it says of primary components is of before: these messages may have
+    become green in a later one, so its log cannot be taken over with these lines. That needs lines that were
+    read together with the last message."""
+    streams = dict(source.streams) | {record.id.stream: record.id.sequence for record in records}
+    return replace(
+        source,
+        green=source.green + len(records),
+        green_digest=chained(source.green_digest, [record.entry() for record in records]),
+        streams=tuple(sorted(streams.items())),
+        clock=max([source.clock, *[record.clock for record in records]]),
+    )
+
+
+def begun_anew(
+    source: Lines, generation: bytes, cut: int, kept: int, open_messages: Sequence[Record]
+) -> TakenOver:
+    """Returns the log of a node of a new generation of the cluster, which begins with the green prefix of `source`
+    and with messages that are not green there. `kept` green messages are before these on its disk.
+
+    It may vote, as on the first start of a new cluster, and is bound to its generation from the start: a node of
+    the old one that is left over can neither join nor vote (decision 20). If it were bound to none, it would adopt
+    the old generation when it meets such a node, and with it all that was to be left behind."""
+    records = tuple(
+        [record._replace(arrival=arrival, primary=0) for arrival, record in enumerate(open_messages, kept)]
+    )
+    lines = Lines(
+        is_voter=True,
+        green=source.green,
+        green_digest=source.green_digest,
+        base=source.green,
+        base_digest=source.green_digest,
+        streams=source.streams,
+        folded=source.folded,
+        next_arrival=kept + len(records),
+        open_from=kept,
+        tail_from=kept + len(records),
+        clock=max([source.clock, *[record.clock for record in records]]),
+        generation=generation,
+        cut=cut,
+    )
+    return TakenOver(lines, Yellow(source.green, ()), records)

@@ -1,0 +1,164 @@
+"""Building the log of a node beside the one that it has, and putting it in that one's place.
+
+What another node has handed out is written record by record, each in the transaction that notes how far this has
+got. So it goes on after a crash where it was. The last transaction makes a whole log of it.
+
+Then the file of the old log is replaced by the new one, which is atomic. The file with LMDB's table of readers is
+removed before: it belongs to the old file, and a process that reads that one would make LMDB keep it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from corel import record_codec
+from corel.checked_values import WrongChecksum, checked, pack, verified
+from corel.disk_errors import DiskError
+from corel.learning import TakenOver
+from corel.lmdb_log import LmdbLog, lock_directory
+from corel.lmdb_reading import CUT, LINES, META, YELLOW, key_of
+from corel.message_queue import chained
+from corel.pinned_log import LINEAGE
+from corel.storage import Lines, Record
+from corel.verification import UNCHECKED
+
+_TRANSFER = b"transfer"
+_WHOLE = "whole"
+"""What the record of the progress says when the log has been completed, and from then on."""
+_DATA, _READERS = "data.mdb", "lock.mdb"
+
+
+class UnfitRecord(Exception):
+    """A record does not belong where it is to be put, or is damaged. The message says which."""
+
+
+class LogBuilder(LmdbLog):
+    """A log that is being built in a directory of its own."""
+
+    def _truncate(self, transaction: Any, lines: Lines, added: int) -> None:
+        """Leaves everything: its lines say what is there only when it is whole."""
+
+    def progress(self) -> Any:
+        """Returns what the last transaction noted; None if there was none yet."""
+        with self.read(self._meta) as transaction:
+            value = transaction.get(_TRANSFER)
+        return None if value is None else self.unpack(value, META + _TRANSFER, "how far it has got")
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the log has been completed."""
+        return bool(self.progress() == _WHOLE)
+
+    def note(self, progress: object) -> None:
+        """Notes how far this has got."""
+        self.update(lambda transaction: self._note(transaction, progress))
+
+    def put_records(self, name: str, records: Sequence[tuple[bytes, bytes]], progress: object) -> None:
+        """Puts records of a table (`check_records`), which follow all that are there, unchanged."""
+        table = self.table(name)
+
+        def put(transaction: Any) -> None:
+            for key, value in records:
+                self._append(transaction, table, key, value)
+            self._note(transaction, progress)
+
+        self.update(put)
+
+    def put_green(self, position: int, digest: bytes, records: Sequence[Record], progress: object) -> None:
+        """Puts green messages, which follow those that are there; `digest` is that of the order before them. Their
+        arrivals say where they are."""
+
+        def put(transaction: Any) -> None:
+            self._put_messages(transaction, records)
+            key = key_of(position)
+            after = chained(digest, [record.entry() for record in records])
+            arrivals = record_codec.arrivals_to_bytes([record.arrival for record in records])
+            self._append(transaction, self._order, key, checked(after + arrivals, b"order " + key))
+            self._note(transaction, progress)
+
+        self.update(put)
+
+    def complete(
+        self,
+        taken: TakenOver,
+        cut_digest: bytes,
+        lineage: Sequence[object],
+    ) -> None:
+        """Makes a whole log of it, at once or not at all. Of the records of `taken`, the green ones are there
+        already."""
+        lines = taken.lines
+
+        def put(transaction: Any) -> None:
+            if taken.records:
+                self._put_messages(transaction, taken.records)
+            arrivals = record_codec.arrivals_to_bytes(taken.yellow.arrivals)
+            self._put_meta(transaction, YELLOW, [taken.yellow.position, arrivals])
+            self._put_meta(transaction, LINES, record_codec.lines_to_list(lines))
+            self._put_meta(transaction, CUT, [lines.cut, cut_digest])
+            self._put_meta(transaction, LINEAGE, list(lineage))
+            self._note(transaction, _WHOLE)
+
+        self.update(put)
+
+    def _put_messages(self, transaction: Any, records: Sequence[Record]) -> None:
+        key = key_of(records[0].arrival)
+        value = pack(record_codec.records_to_list(records), b"messages " + key)
+        self._append(transaction, self._messages, key, value)
+
+    def _note(self, transaction: Any, progress: object) -> None:
+        self._put_meta(transaction, _TRANSFER, progress)
+
+    def _put_meta(self, transaction: Any, key: bytes, item: object) -> None:
+        transaction.put(key, pack(item, META + key), db=self._meta)
+
+
+def check_records(name: str, after: bytes, records: Sequence[tuple[bytes, bytes]]) -> None:
+    """Raises `UnfitRecord` unless these are whole records of a table, in order, after this key."""
+    table = name.encode()
+    for key, value in records:
+        if key <= after:
+            raise UnfitRecord(f"{name} {key!r} comes after {after!r}")
+        after = key
+        if table not in UNCHECKED:
+            try:
+                verified(value, table + b" " + key)
+            except WrongChecksum as error:
+                raise UnfitRecord(f"{name} {key!r} {error}") from None
+
+
+def remove_log(directory: Path) -> None:
+    """Removes a log that was being built, if there is one."""
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def replace_log(directory: Path, built: Path) -> None:
+    """Puts the log that was built in this directory into the place of the one that a data directory has, if any.
+    Raises `DiskError` if a process uses one of them."""
+    locks = [lock_directory(directory), lock_directory(built)]
+    try:
+        sync_directory(built)
+        (directory / _READERS).unlink(missing_ok=True)
+        os.replace(built / _DATA, directory / _DATA)
+        sync_directory(directory)
+        sync_directory(built)
+    except OSError as error:
+        raise DiskError(
+            f"the log in {built} cannot be put into its place in {directory}: {error}. Mend that, and start the "
+            "node again: it goes on with that."
+        ) from error
+    finally:
+        for lock in locks:
+            os.close(lock)
+    remove_log(built)
+
+
+def sync_directory(directory: Path) -> None:
+    """Returns when the names of the files in a directory are on disk."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
