@@ -1,12 +1,14 @@
 """Snapshots of a node's disk, part by part, for `corelkv backup` and for nodes that lack much (decision 28).
 
-What a part is made of says `kvstore.node.snapshot_format`. A part is read in one turn of the event loop, and other
-work has a turn between two parts, however many snapshots are being read."""
+What a part is made of says `kvstore.node.snapshot_format`. Parts are read beside the event loop, one at a time
+(`kvstore.node.open_snapshots`), and other work has a turn between two parts, however many snapshots are being
+read."""
 
 from __future__ import annotations
 
 from base64 import b64encode, urlsafe_b64decode
-from typing import Annotated, Any
+from collections.abc import Awaitable
+from typing import Annotated, Any, TypeVar
 
 from fastapi import FastAPI, Path, Query, Request
 from fastapi.responses import JSONResponse
@@ -18,7 +20,7 @@ from api.requests import number, parameters
 from api.slices import Turns
 from corel import NotAhead
 from corel.disk_errors import Truncated
-from kvstore.node import SNAPSHOT_TABLES, Node, SnapshotSource, TooManySnapshots
+from kvstore.node import SNAPSHOT_TABLES, Node, TooManySnapshots
 from kvstore.store import NUMBER_MAX, Trouble
 
 SNAPSHOT_NAME = "^[0-9a-f]{16}$"
@@ -26,6 +28,8 @@ TABLE = f"^({'|'.join(SNAPSHOT_TABLES)})$"
 AFTER = "^([A-Za-z0-9_-]{4})*([A-Za-z0-9_-]{2,3})?$"
 KEY_BYTES_MAX = 511
 """No key of a table is longer."""
+
+_Content = TypeVar("_Content")
 
 NameInPath = Annotated[str, Path(pattern=SNAPSHOT_NAME, description="As `POST /v1/snapshots` gave it")]
 AfterQuery = Annotated[
@@ -49,7 +53,7 @@ def add_snapshots(app: FastAPI, node: Node, turns: Turns) -> None:
         open, this node's file grows by all that is written: close it."""
         parameters(request.scope["query_string"], ())
         await turns.rest()
-        return JSONResponse(_opened_json(node), 201)
+        return JSONResponse(await _opened_json(node), 201)
 
     @app.get(
         "/v1/snapshots/{snapshot}/tail",
@@ -62,8 +66,8 @@ def add_snapshots(app: FastAPI, node: Node, turns: Turns) -> None:
         """The green messages of a snapshot from this position on, which follow its green state."""
         found = parameters(request.scope["query_string"], ("from",))
         await turns.rest()
-        source = _source(node, snapshot)
-        return _part(_batch(lambda: source.batch(number(found, "from", 0, 0, NUMBER_MAX), _chunk_bytes(node))))
+        position = number(found, "from", 0, 0, NUMBER_MAX)
+        return _part(_found(snapshot, await _batch(node.snapshots.tail(snapshot, position))))
 
     @app.get(
         "/v1/snapshots/{snapshot}/{table}",
@@ -82,8 +86,7 @@ def add_snapshots(app: FastAPI, node: Node, turns: Turns) -> None:
         parameters(request.scope["query_string"], ("after",))
         key = _key(after)
         await turns.rest()
-        source = _source(node, snapshot)
-        return _part(source.chunk(table, key, _chunk_bytes(node)).to_bytes(source.id))
+        return _part(_found(snapshot, await node.snapshots.chunk(snapshot, table, key)))
 
     @app.delete(
         "/v1/snapshots/{snapshot}",
@@ -113,12 +116,12 @@ def _add_log(app: FastAPI, node: Node, turns: Turns) -> None:
         snapshot. None yet: an empty batch."""
         found = parameters(request.scope["query_string"], ("from",))
         await turns.rest()
-        return _part(_batch(lambda: node.snapshots.green_batch(number(found, "from", 0, 0, NUMBER_MAX))))
+        return _part(await _batch(node.snapshots.log(number(found, "from", 0, 0, NUMBER_MAX))))
 
 
-def _opened_json(node: Node) -> dict[str, Any]:
+async def _opened_json(node: Node) -> dict[str, Any]:
     try:
-        name, source = node.snapshots.open()
+        name, source = await node.snapshots.open()
     except NotAhead as error:
         what = f"This node has no snapshot to hand out: {error}. Ask another node, or ask again soon."
         raise trouble(Trouble.NO_PRIMARY, what) from None
@@ -128,7 +131,8 @@ def _opened_json(node: Node) -> dict[str, Any]:
             429,
             "too_many_snapshots",
             f"{bounds.open_max} snapshots of this node are open already, which is snapshots.open_max. Try another "
-            f"node, or wait until one is closed; it is after {bounds.idle_s} s in which nobody reads it.",
+            f"node, or wait until one is closed; it is after {bounds.idle_s} s in which nobody reads it, and "
+            f"after {bounds.lifetime_s} s in any case.",
             headers={"Retry-After": "5"},
         ) from None
     header = source.header
@@ -145,25 +149,24 @@ def _opened_json(node: Node) -> dict[str, Any]:
     }
 
 
-def _source(node: Node, name: str) -> SnapshotSource:
-    source = node.snapshots.find(name)
-    if source is None:
+def _found(name: str, content: bytes | None) -> bytes:
+    if content is None:
         raise _unknown(name)
-    return source
+    return content
 
 
 def _unknown(name: str) -> Problem:
     return Problem(
         404,
         "unknown_snapshot",
-        f"No snapshot {name} is open here: it was closed, or not read for too long, or this node has started "
-        "since. Open another one and begin again.",
+        f"No snapshot {name} is open here: it was closed, or not read for snapshots.idle_s, or open for "
+        "snapshots.lifetime_s, or this node has started since. Open another one and begin again.",
     )
 
 
-def _batch(read: Any) -> bytes:
+async def _batch(reading: Awaitable[_Content]) -> _Content:
     try:
-        content: bytes = read().to_bytes()
+        return await reading
     except Truncated as error:
         raise Problem(
             410,
@@ -172,7 +175,6 @@ def _batch(read: Any) -> bytes:
             "before it led to.",
             {"first": error.first},
         ) from None
-    return content
 
 
 def _key(after: str) -> bytes:
@@ -187,7 +189,3 @@ def _key(after: str) -> bytes:
 
 def _part(content: bytes) -> StarletteResponse:
     return StarletteResponse(content, media_type="application/octet-stream")
-
-
-def _chunk_bytes(node: Node) -> int:
-    return node.config.snapshots.chunk_bytes

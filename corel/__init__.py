@@ -26,10 +26,10 @@ from corel.message_queue import MessageQueue, chained
 from corel.messages import EMPTY_DIGEST, Color, Entry, MessageId, is_bound
 from corel.outbox import TooLarge, TooMuch
 from corel.quorum import Roster
-from corel.recovery_plan import OutOfReach
+from corel.recovery_plan import Contradiction, OutOfReach, ReplacedDisk
 from corel.replica import Replica, ReplicaEffect
 from corel.stages import Cause, Phase, Stage
-from corel.storage import Image, Lines, LogReader, LogWrite, Record
+from corel.storage import Image, Lines, LogReader, LogSize, LogWrite, Record
 
 __all__ = [
     # The machines, their configuration and their errors
@@ -39,7 +39,9 @@ __all__ = [
     "Roster",
     "TooLarge",
     "TooMuch",
+    "Contradiction",
     "OutOfReach",
+    "ReplacedDisk",
     # What the log reports upward
     "LogReport",
     "Greened",
@@ -66,6 +68,7 @@ __all__ = [
     "inspect",
     "Image",
     "Lines",
+    "LogSize",
     "LogReader",
     "LogWrite",
     "Record",

@@ -81,6 +81,8 @@ def _to_list(payload: Payload) -> list[object]:
             payload.is_learned,
             payload.established,
             payload.established_base,
+            payload.voter_since,
+            [part for pair in payload.folded for part in pair],
         ]
     if isinstance(payload, Attempt):
         return [_ATTEMPT, payload.number, payload.digest]
@@ -124,7 +126,8 @@ def _from_list(fields: list[object]) -> Payload:
 
 def _state(*fields: object) -> State:
     committed, attempted, green, green_digest, base, base_digest, tail, have, is_voter, roster, *identity = fields
-    generation, attempted_view, disk, participants, cut, is_learned, established, established_base = identity
+    generation, attempted_view, disk, participants, cut, is_learned, *knowledge = identity
+    established, established_base, voter_since, folded = knowledge
     return State(
         _natural(committed),
         _natural(attempted),
@@ -144,6 +147,8 @@ def _state(*fields: object) -> State:
         _boolean(is_learned),
         _natural(established),
         _natural(established_base),
+        _natural(voter_since),
+        _folded(_list(folded)),
     )
 
 
@@ -230,18 +235,26 @@ def _vector(flat: list[object]) -> Vector:
 
 
 def _participants(flat: list[object]) -> Participants:
-    if len(flat) % 3:
-        raise PayloadError("participants come in threes")
-    groups = zip(*[iter(flat)] * 3, strict=True)
-    return tuple(
-        Participant(*_machine(name, incarnation), _natural(number)) for name, incarnation, number in groups
-    )
+    if len(flat) % 4:
+        raise PayloadError("participants come in fours")
+    groups = zip(*[iter(flat)] * 4, strict=True)
+    return tuple(Participant(_name(name), *map(_natural, numbers)) for name, *numbers in groups)
+
+
+def _folded(flat: list[object]) -> tuple[tuple[str, int], ...]:
+    if len(flat) % 2:
+        raise PayloadError("what is folded comes in pairs")
+    return tuple((_name(name), _natural(incarnation)) for name, incarnation in zip(*[iter(flat)] * 2, strict=True))
 
 
 def _machine(name: object, incarnation: object) -> Machine:
+    return Machine(_name(name), _natural(incarnation))
+
+
+def _name(name: object) -> str:
     if type(name) is not str or not 0 < len(name.encode()) <= NAME_BYTES_MAX:
         raise PayloadError("a name is text of 1 to 64 bytes")
-    return Machine(name, _natural(incarnation))
+    return name
 
 
 def _natural(item: object) -> int:

@@ -50,7 +50,7 @@ from corel.messages import (
 from corel.outbox import Outbox
 from corel.quorum import Roster
 from corel.stages import Cause, Phase, Stage
-from corel.storage import Image, LogReader
+from corel.storage import Image, LogReader, LogSize
 from corel.view_recovery import ViewRecovery, refusal
 from membership import Progress
 from transport import Journal, Machine, Message, Milliseconds, Service, Timestamp, View
@@ -268,12 +268,13 @@ class Corel:
         self._flush(effects)
         return effects
 
-    def applied(self, line: int, log_bytes: int) -> None:
-        """Notes that the layer above has the result of everything before this line on disk, and how large the log
-        is there. What is beyond the retention is cut off with the next write. In a recovery nothing is: this node
-        has told the others from where on it can retransmit. What is applied then is cut off after a later call."""
+    def applied(self, line: int, size: LogSize) -> None:
+        """Notes that the layer above has the result of everything before this line on disk and needs none of it,
+        and how large the log is there. What is beyond the retention is cut off with the next write. In a recovery
+        nothing is: this node has told the others from where on it can retransmit. What is applied then is cut off
+        after a later call."""
         if self._recovery.is_over:
-            self._state.truncate(line, log_bytes)
+            self._state.truncate(line, size)
 
     def flush(self) -> list[CorelEffect]:
         """Writes what has become green without waiting for something else to write. Used before an orderly

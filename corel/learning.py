@@ -20,8 +20,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from corel.message_queue import chained
-from corel.messages import NO_VIEW, is_bound
-from corel.participation import joint_memory
+from corel.messages import NO_VIEW, is_bound, is_folded
+from corel.participation import joint_memory, unmergeable
 from corel.storage import Lines, Record, Yellow
 from transport import SEQUENCE_MAX
 
@@ -43,7 +43,7 @@ class TakenOver(NamedTuple):
 def check_ahead(own: Lines, source: Lines) -> None:
     """Raises `NotAhead` unless the log of `source` can be taken over by the node with these lines."""
     is_empty = not (own.green or own.committed)
-    if not source.established and not (is_empty and source.green):
+    if not source.established and not (is_empty and source.green and not source.committed):
         raise NotAhead("the other node knows of no primary component that was established")
     if _is_bound(own) and own.generation != source.generation:
         raise NotAhead("the other node belongs to another generation of the cluster")
@@ -53,29 +53,34 @@ def check_ahead(own: Lines, source: Lines) -> None:
         raise NotAhead("the other node does not have everything that its last primary component began with yet")
     if own.committed > source.established or (own.committed == source.established and not own.is_learned):
         raise NotAhead("this node knows of the same primary component, or of a later one")
-    if own.green > source.green:
-        raise NotAhead("this node has more green messages than the other")
+    if own.green > source.green or (own.committed == source.established and own.green == source.green):
+        raise NotAhead("this node knows as many green messages as the other, or more")
 
 
 def take_over(
-    own: Lines, own_messages: Iterable[Record], source: Lines, cut: int, tail: Sequence[Record]
+    node: str, own: Lines, own_messages: Iterable[Record], source: Lines, cut: int, tail: Sequence[Record]
 ) -> TakenOver:
-    """Returns what this node's disk holds once it has taken over the green prefix of `source`. `own_messages` are
-    its messages that are not green, in the order of their arrival, `tail` the other's green messages from the cut
-    on. Raises `NotAhead`."""
+    """Returns what the disk of this node holds once it has taken over the green prefix of `source`. `own_messages`
+    are its messages that are not green, in the order of their arrival, `tail` the other's green messages from the
+    cut on. Raises `NotAhead`.
+
+    What the disk says of its vote stays as it is: an elder disk, or an old copy, is still known for what it is
+    (`participation`)."""
     check_ahead(own, source)
+    own_messages = list(own_messages)
     last, folded = dict(source.streams), dict(source.folded)
+    _check_mergeable(node, own, own_messages, source)
 
     def last_of(record: Record) -> int:
         stream = record.id.stream
-        return SEQUENCE_MAX if stream.incarnation <= folded.get(stream.name, -1) else last.get(stream, 0)
+        return SEQUENCE_MAX if is_folded(stream, folded) else last.get(stream, 0)
 
     kept = [record for record in own_messages if record.id.sequence > last_of(record)]
     records = tuple([record._replace(arrival=arrival, primary=0) for arrival, record in enumerate([*tail, *kept])])
     binding = source if _is_bound(source) else own
     lines = Lines(
         committed=source.established,
-        attempted=max(own.attempted, source.established),
+        attempted=own.attempted,
         is_voter=own.is_voter,
         green=source.green,
         green_digest=source.green_digest,
@@ -94,8 +99,25 @@ def take_over(
         is_learned=source.established > 0,
         established=source.established,
         established_base=source.established_base,
+        voter_since=own.voter_since,
     )
     return TakenOver(lines, Yellow(source.green, ()), records)
+
+
+def _check_mergeable(node: str, own: Lines, own_messages: Iterable[Record], source: Lines) -> None:
+    """Raises `NotAhead` if the disk of this node was replaced by another one, and has messages of streams that the
+    other has folded away: nobody can tell whether they are final."""
+    remembered = [one.voter_since for one in source.participants if one.name == node]
+    if own.voter_since >= max(remembered, default=0):
+        return
+    theirs, ours = dict(source.folded), dict(own.folded)
+    lost = [
+        record.id
+        for record in own_messages
+        if is_folded(record.id.stream, theirs) and not is_folded(record.id.stream, ours)
+    ]
+    if lost:
+        raise NotAhead(unmergeable(lost))
 
 
 def _is_bound(lines: Lines) -> bool:

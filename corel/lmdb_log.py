@@ -48,6 +48,7 @@ from corel.lmdb_reading import (
     READERS_MAX,
     TABLES_MAX,
     UPGRADABLE,
+    UPGRADING,
     YELLOW,
     LmdbReader,
     key_of,
@@ -230,15 +231,6 @@ class LmdbLog(LmdbReader):
             used_bytes, map_bytes, status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
         )
 
-    def log_bytes(self) -> int:
-        """Returns how large the log is on disk, without what the layer above keeps there. It takes as long
-        whatever its size, and may be called while another thread writes."""
-        with self.read(self._messages) as transaction:
-            stats = [transaction.stat(table) for table in (self._messages, self._order)]
-        return sum(
-            stat["psize"] * (stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]) for stat in stats
-        )
-
     def _map_usage(self) -> tuple[int, int]:
         try:
             info, page_bytes = self._environment.info(), self._environment.stat()["psize"]
@@ -292,6 +284,7 @@ class LmdbLog(LmdbReader):
                 f"{cluster}. Give this node its own --data directory."
             )
         if form != FORMAT:
+            self._put_identity(UPGRADING, cluster, node, uuid)
             upgrade(self)
             self._upgrade(cluster, node, uuid)
         return uuid
@@ -306,6 +299,10 @@ class LmdbLog(LmdbReader):
         with self._environment.begin(write=True, db=self._meta) as transaction:
             finish_upgrade(transaction, self._meta, lines)
             transaction.put(IDENTITY, pack([FORMAT, cluster, node, uuid], b""))
+
+    def _put_identity(self, form: int, cluster: str, node: str, uuid: str) -> None:
+        with self._environment.begin(write=True, db=self._meta) as transaction:
+            transaction.put(IDENTITY, pack([form, cluster, node, uuid], b""))
 
     def _check_identity(self) -> None:
         """Raises if this is not the log that was open before: what the node has in memory belongs to that one."""

@@ -15,10 +15,12 @@ from corel.disk_errors import DiskError, Truncated, damaged, explained, unusable
 from corel.message_queue import chained
 from corel.messages import DIGEST_BYTES, EMPTY_DIGEST, Entry, identity_of
 from corel.record_cache import RecordCache
-from corel.storage import Image, Lines, Record, Yellow, restore
+from corel.storage import Image, Lines, LogSize, Record, Yellow, restore
 
 FORMAT = 6
-UPGRADABLE = (5,)
+UPGRADING = 1_005
+"""The format of a disk of format 5 whose upgrade has begun: no version that knows only 5 may open it any more."""
+UPGRADABLE = (5, UPGRADING)
 """The formats that a node brings to `FORMAT` when it opens its disk."""
 
 _UPGRADE = "Start its node once with this version, which brings it up to date."
@@ -91,9 +93,10 @@ class LmdbReader:
             yellow = Yellow(position, tuple(record_codec.arrivals(arrivals)))
             self._check_beginning(transaction, lines)
             logged = list(self._entries(transaction, lines.open_from))
+            size = self._log_size(transaction)
         if [entry.arrival for entry in logged] != list(range(lines.open_from, lines.next_arrival)):
             raise self.damaged(f"messages from {lines.open_from} to {lines.next_arrival - 1} are not all there")
-        return restore(lines, yellow, logged, identity_of(self.uuid.encode()))
+        return restore(lines, yellow, logged, identity_of(self.uuid.encode()), size)
 
     def _lines(self, transaction: Any) -> Lines:
         return record_codec.lines(self.unpack(transaction.get(LINES, db=self._meta), META + LINES, "lines"))
@@ -109,6 +112,18 @@ class LmdbReader:
         """Returns where the order on disk begins."""
         value = transaction.get(CUT, db=self._meta)
         return Beginning(0, EMPTY_DIGEST) if value is None else Beginning(*self.unpack(value, META + CUT, "cut"))
+
+    def log_size(self) -> LogSize:
+        """Returns how large the log is on disk, without what the layer above keeps there. It takes as long
+        whatever its size, and may be called while another thread writes."""
+        with self.read(self._messages) as transaction:
+            return self._log_size(transaction)
+
+    def _log_size(self, transaction: Any) -> LogSize:
+        stats = [transaction.stat(table) for table in (self._messages, self._order)]
+        pages = ("branch_pages", "leaf_pages", "overflow_pages")
+        size_bytes = sum(stat["psize"] * sum(stat[kind] for kind in pages) for stat in stats)
+        return LogSize(size_bytes, self.beginning(transaction).line)
 
     def body(self, arrival: int) -> bytes:
         return self.record(arrival).body
@@ -129,7 +144,8 @@ class LmdbReader:
                     raise self.damaged(f"the order goes from {end} to {start}")
                 arrivals = self.order_at(cursor)[1]
                 end = start + len(arrivals)
-                found += arrivals[max(0, first - start) :][: count - len(found)]
+                begin = max(0, first - start)
+                found += arrivals[begin : begin + count - len(found)]
                 is_there = cursor.next()
         return found
 
@@ -146,8 +162,17 @@ class LmdbReader:
                 raise self.damaged(f"the order does not reach {line}")
             if line == start + len(arrivals):
                 return digest
-            before = self.order_at(cursor)[0] if cursor.prev() else beginning.digest
-        return chained(before, [self.record(arrival).entry() for arrival in arrivals[: line - start]])
+            position, digest = self._digest_before(cursor, beginning, line)
+        return self._chained(digest, arrivals[position - start : line - start])
+
+    def _chained(self, digest: bytes, arrivals: Sequence[int]) -> bytes:
+        return chained(digest, [self.record(arrival).entry() for arrival in arrivals])
+
+    def _digest_before(self, cursor: Any, beginning: Beginning, line: int) -> tuple[int, bytes]:
+        """Returns a position that is not beyond this line, in the record of the order at which the cursor is, with
+        the digest of the order up to there. The cursor may be elsewhere afterwards."""
+        start = int.from_bytes(cursor.key(), "big")
+        return start, self.order_at(cursor)[0] if cursor.prev() else beginning.digest
 
     def _check_kept(self, transaction: Any, line: int) -> Beginning:
         beginning = self.beginning(transaction)
@@ -208,6 +233,8 @@ class LmdbReader:
         if form != FORMAT and form not in upgradable:
             way_out = _UPGRADE if form in UPGRADABLE else _OTHER_VERSION
             found = f"{self.directory} was written in format {form}"
+            if form == UPGRADING:
+                found = f"the upgrade of {self.directory} from an older format has begun, and was interrupted"
             raise DiskError(f"{found}; this version of corelkv reads {FORMAT}. {way_out}")
         cluster, node, uuid = names
         return Identity(cluster, node, uuid, form)

@@ -2,8 +2,8 @@
 
 The digest of every record of the order is computed anew from its messages, some records at a time. How far that is
 done is noted in the same transaction, so an upgrade that is interrupted goes on where it was. The identity says
-format 6 only when all is done. Until then nothing else is written to the log, and a version that knows format 5
-must not open it any more."""
+format 6 only when all is done. Until then nothing else is written to the log, and the identity says a format that
+no version runs with, so one that knows format 5 does not open it any more."""
 
 from __future__ import annotations
 

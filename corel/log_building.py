@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from corel.learning import TakenOver
 from corel.lmdb_log import LmdbLog, lock_directory
 from corel.lmdb_reading import CUT, LINES, META, YELLOW, key_of
 from corel.message_queue import chained
+from corel.messages import identity_of
 from corel.pinned_log import LINEAGE
 from corel.storage import Lines, Record
 from corel.verification import UNCHECKED
@@ -29,6 +30,7 @@ _TRANSFER = b"transfer"
 _WHOLE = "whole"
 """What the record of the progress says when the log has been completed, and from then on."""
 _DATA, _READERS = "data.mdb", "lock.mdb"
+_BATCH_BYTES = 262_144
 
 
 class UnfitRecord(Exception):
@@ -48,9 +50,14 @@ class LogBuilder(LmdbLog):
         return None if value is None else self.unpack(value, META + _TRANSFER, "how far it has got")
 
     @property
-    def is_whole(self) -> bool:
-        """Whether the log has been completed."""
-        return bool(self.progress() == _WHOLE)
+    def replaces(self) -> bytes | None:
+        """Which state of the node's log this one is to take the place of (`state_of`); None if it has not been
+        completed."""
+        progress = self.progress()
+        if not (isinstance(progress, list) and progress[0] == _WHOLE):
+            return None
+        replaced: bytes = progress[1]
+        return replaced
 
     def note(self, progress: object) -> None:
         """Notes how far this has got."""
@@ -86,20 +93,21 @@ class LogBuilder(LmdbLog):
         taken: TakenOver,
         cut_digest: bytes,
         lineage: Sequence[object],
+        replaced: Lines | None,
     ) -> None:
-        """Makes a whole log of it, at once or not at all. Of the records of `taken`, the green ones are there
-        already."""
+        """Makes a whole log of it, at once or not at all, to take the place of one with these lines. Of the
+        records of `taken`, the green ones are there already."""
         lines = taken.lines
 
         def put(transaction: Any) -> None:
-            if taken.records:
-                self._put_messages(transaction, taken.records)
+            for batch in _batches(taken.records):
+                self._put_messages(transaction, batch)
             arrivals = record_codec.arrivals_to_bytes(taken.yellow.arrivals)
             self._put_meta(transaction, YELLOW, [taken.yellow.position, arrivals])
             self._put_meta(transaction, LINES, record_codec.lines_to_list(lines))
             self._put_meta(transaction, CUT, [lines.cut, cut_digest])
             self._put_meta(transaction, LINEAGE, list(lineage))
-            self._note(transaction, _WHOLE)
+            self._note(transaction, [_WHOLE, state_of(replaced)])
 
         self.update(put)
 
@@ -113,6 +121,22 @@ class LogBuilder(LmdbLog):
 
     def _put_meta(self, transaction: Any, key: bytes, item: object) -> None:
         transaction.put(key, pack(item, META + key), db=self._meta)
+
+
+def _batches(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
+    """Yields records in parts that are hardly larger than a write of a node that runs: a message is read together
+    with its batch."""
+    first = size = 0
+    for end, record in enumerate(records, 1):
+        size += len(record.body)
+        if size >= _BATCH_BYTES or end == len(records):
+            yield records[first:end]
+            first, size = end, 0
+
+
+def state_of(lines: Lines | None) -> bytes:
+    """Returns a short name for the state of a log, or of none."""
+    return b"" if lines is None else identity_of(pack(record_codec.lines_to_list(lines), b""))
 
 
 def check_records(name: str, after: bytes, records: Sequence[tuple[bytes, bytes]]) -> None:
@@ -130,8 +154,16 @@ def check_records(name: str, after: bytes, records: Sequence[tuple[bytes, bytes]
 
 
 def remove_log(directory: Path) -> None:
-    """Removes a log that was being built, if there is one."""
-    shutil.rmtree(directory, ignore_errors=True)
+    """Removes a log that was being built, if there is one, and for good: after a crash it is not there again."""
+    if directory.exists():
+        try:
+            (directory / _DATA).unlink(missing_ok=True)
+            sync_directory(directory)
+        except OSError as error:
+            raise DiskError(
+                f"{directory} cannot be removed: {error}. Remove it, and start the node again."
+            ) from error
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def replace_log(directory: Path, built: Path) -> None:
@@ -146,8 +178,8 @@ def replace_log(directory: Path, built: Path) -> None:
         sync_directory(built)
     except OSError as error:
         raise DiskError(
-            f"the log in {built} cannot be put into its place in {directory}: {error}. Mend that, and start the "
-            "node again: it goes on with that."
+            f"the log in {built} cannot be put into its place in {directory}: {error}. Mend that; a node that is "
+            "stopped meanwhile goes on with it when it is started again."
         ) from error
     finally:
         for lock in locks:

@@ -12,7 +12,7 @@ from corel.effects import CorelEffect, Greened
 from corel.invariants import Invariants
 from corel.log_writer import LogWriter
 from corel.messages import NO_VIEW, is_bound
-from corel.storage import Image, Primaries
+from corel.storage import Image, LogSize, Primaries
 
 
 class LogState:
@@ -31,6 +31,8 @@ class LogState:
         self.disk = image.disk
         """Which disk this is."""
         self.is_voter = image.lines.is_voter
+        self.voter_since = image.lines.voter_since
+        """The incarnation with which the vote was restored on this disk."""
         self.participants = image.lines.participants
         """Which starts of which nodes took part in primary components, as far as this node knows."""
         self.cut = image.lines.cut
@@ -47,7 +49,7 @@ class LogState:
         """A green line, and incarnations by node: once every node's green line on disk has reached this one, the
         streams of these nodes up to these incarnations can be folded away."""
         self._config = config
-        self._message_bytes = 0.0
+        self._message_bytes = _average(image.size, image.lines.green)
         """How large a message is on disk, on average over the log."""
         self._invariants = Invariants(self.queue) if config.debug_invariants else None
 
@@ -63,15 +65,21 @@ class LogState:
 
     @property
     def floor(self) -> int:
-        """A node with fewer green messages than this is not brought up inside a view."""
+        """A node with fewer green messages than this is not brought up inside a view. Before a primary component
+        is known to have been established, nobody can take over what this node has (`learning`), so whoever can be
+        brought up is."""
+        if not self.established:
+            return self.cut
         config, green = self._config, self.writer.green_on_disk
         return max(self.cut, green - self._affordable(config.recovery_messages_max, config.recovery_bytes_max), 0)
 
-    def truncate(self, line: int, log_bytes: int) -> None:
-        """Raises the cut as far as the retention allows. `line` is where the layer above would go on after a
-        restart, and `log_bytes` how large the log is on disk."""
+    def truncate(self, line: int, size: LogSize) -> None:
+        """Raises the cut as far as the retention allows. The layer above needs nothing before `line`: not for a
+        restart, nor for what it hands out. `size` is how large the log is on disk."""
         config, green = self._config, self.writer.green_on_disk
-        self._message_bytes = log_bytes / max(1, green - self.cut)
+        self._message_bytes = _average(size, green)
+        if not self.established:
+            return
         least = 2 * config.recovery_messages_max  # whoever is in reach now still is when its view begins
         kept = max(least, self._affordable(config.messages_kept, config.bytes_kept))
         self.cut = max(self.cut, min(line, green - kept))
@@ -121,4 +129,10 @@ class LogState:
             self.is_learned,
             self.established,
             self.established_base,
+            self.voter_since,
         )
+
+
+def _average(size: LogSize, green: int) -> float:
+    """Returns how large a message is on disk. What has been cut off and is not deleted yet counts too."""
+    return size.size_bytes / max(1, green - size.beginning)

@@ -246,6 +246,7 @@ class LogWriter:
             is_learned=primaries.is_learned,
             established=primaries.established,
             established_base=primaries.established_base,
+            voter_since=primaries.voter_since,
         )
 
     def _evict(self, entries: Iterable[Entry]) -> None:

@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from operator import attrgetter
 
-from corel.messages import EMPTY_DIGEST, Entry, MessageId, Stream, Vector
+from corel.messages import EMPTY_DIGEST, Entry, MessageId, Stream, Vector, is_folded
 from transport import SEQUENCE_MAX, BrokenInvariant
 
 _timestamp_of = attrgetter("timestamp")
@@ -94,7 +94,7 @@ class MessageQueue:
         return self._last.get(stream) or self.green_last.get(stream, 0)
 
     def is_folded(self, stream: Stream) -> bool:
-        return stream.incarnation <= self.folded.get(stream.name, -1)
+        return is_folded(stream, self.folded)
 
     def get(self, message_id: MessageId) -> Entry | None:
         """Returns the message of this id, if this node has it and it is not green."""

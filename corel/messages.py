@@ -9,6 +9,7 @@ it and came back goes on in another stream, so that no node can have a message o
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
@@ -55,6 +56,11 @@ class Color(StrEnum):
     RED = "red"
     YELLOW = "yellow"
     GREEN = "green"
+
+
+def is_folded(stream: Stream, folded: Mapping[str, int]) -> bool:
+    """Whether a stream is folded away, if those of these nodes are up to these incarnations."""
+    return stream.incarnation <= folded.get(stream.name, -1)
 
 
 class MessageId(NamedTuple):
@@ -150,6 +156,10 @@ class State:
     """The last primary component that its sender knows to have been established."""
     established_base: int = 0
     """How long the queue was to which the members of that committed."""
+    voter_since: int = 0
+    """The incarnation with which the vote was restored on its sender's disk (`participation`)."""
+    folded: tuple[tuple[str, int], ...] = ()
+    """Up to which incarnation its sender has folded away the streams of each node."""
 
     @property
     def is_bound(self) -> bool:

@@ -4,8 +4,10 @@ A vote belongs to a disk that holds everything its node has promised. Two kinds 
 and do not: the elder one of a node that was replaced while it was only cut off, and a copy that lacks what its
 node has done since. Both are recognised by what other members remember (decision 27):
 
-- *superseded*: a newer incarnation of the node has attempted a primary component. The attempt is remembered before
-  it is sent, so every majority that the elder could complete has a member that knows of the newer one.
+- *superseded*: the vote was restored on another disk of the node since this one had it, or a newer incarnation of
+  the same vote has attempted a primary component. An attempt is remembered before it is sent, so every majority
+  that the elder could complete has a member that knows of the newer one. When a vote was restored is kept on the
+  disk that has it (`voter_since`), so an elder disk is known for what it is however often its node is started.
 - *forgetful*: the node has attempted a later primary component than its disk knows of. That is remembered once
   all members have attempted it, each after a write of its own.
 
@@ -14,21 +16,35 @@ Such a member takes part in everything, but does not vote before its vote is res
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
 from transport import Machine
 
 
+class Vote(NamedTuple):
+    """Which disk of a node speaks for it, and which start of that. The higher one is the newer one."""
+
+    voter_since: int
+    """The incarnation with which the vote was restored on this disk; 0 if it has been there from the beginning of
+    the cluster."""
+    incarnation: int
+
+
 class Participant(NamedTuple):
     """What is remembered of one node."""
 
     name: str
+    voter_since: int
     incarnation: int
-    """The newest incarnation with which a primary component was attempted."""
+    """The newest incarnation of that vote with which a primary component was attempted."""
     attempted: int
     """The last primary component that the node is known to have attempted; 0 if none is."""
+
+    @property
+    def vote(self) -> Vote:
+        return Vote(self.voter_since, self.incarnation)
 
 
 Participants: TypeAlias = tuple[Participant, ...]
@@ -43,7 +59,7 @@ class Doubt(StrEnum):
 
 
 DOUBTS = {
-    Doubt.SUPERSEDED: "a newer start of this node has been in a primary component: two disks have its name",
+    Doubt.SUPERSEDED: "a newer disk or start of this node has been in a primary component: two have its name",
     Doubt.FORGETFUL: "this node has been in a later primary component than its disk knows: it is an old copy",
 }
 """The same in words, for journals and log lines."""
@@ -55,33 +71,48 @@ def joint_memory(memories: Iterable[Participants]) -> Participants:
     for memory in memories:
         for one in memory:
             known = newest.get(one.name, one)
-            newest[one.name] = Participant(
-                one.name, max(one.incarnation, known.incarnation), max(one.attempted, known.attempted)
-            )
+            vote = max(one.vote, known.vote)
+            newest[one.name] = Participant(one.name, *vote, max(one.attempted, known.attempted))
     return tuple(newest[name] for name in sorted(newest))
 
 
-def remembering_attempt(memory: Participants, members: Iterable[Machine]) -> Participants:
-    """Returns the memory with these incarnations, which are about to attempt a primary component."""
-    return joint_memory([memory, *[(Participant(member.name, member.incarnation, 0),) for member in members]])
+def remembering_attempt(memory: Participants, votes: Mapping[str, Vote]) -> Participants:
+    """Returns the memory with these votes, by node, which are about to attempt a primary component."""
+    return joint_memory([memory, *[(Participant(name, *vote, 0),) for name, vote in votes.items()]])
 
 
-def remembering_commitment(memory: Participants, members: Iterable[Machine], number: int) -> Participants:
+def remembering_commitment(memory: Participants, votes: Mapping[str, Vote], number: int) -> Participants:
     """Returns the memory after all of these have attempted this primary component."""
-    return joint_memory([memory, *[(Participant(member.name, member.incarnation, number),) for member in members]])
+    return joint_memory([memory, *[(Participant(name, *vote, number),) for name, vote in votes.items()]])
 
 
-def doubts(attempted: Mapping[Machine, int], memory: Participants) -> dict[Machine, Doubt]:
-    """Returns the members whose disks are not as their nodes left them. `attempted` is what each member says it
-    has attempted last."""
+class Claim(NamedTuple):
+    """What a member says of its own disk."""
+
+    voter_since: int
+    attempted: int
+    """The last primary component that it knows to have attempted."""
+
+
+def doubts(claims: Mapping[Machine, Claim], memory: Participants) -> dict[Machine, Doubt]:
+    """Returns the members whose disks are not as their nodes left them."""
     known = {one.name: one for one in memory}
     found: dict[Machine, Doubt] = {}
-    for member, number in attempted.items():
+    for member, claim in claims.items():
         participant = known.get(member.name)
         if participant is None:
             continue
-        if member.incarnation < participant.incarnation:
+        if Vote(claim.voter_since, member.incarnation) < participant.vote:
             found[member] = Doubt.SUPERSEDED
-        elif number < participant.attempted:
+        elif claim.attempted < participant.attempted:
             found[member] = Doubt.FORGETFUL
     return found
+
+
+def unmergeable(lost: Sequence[object]) -> str:
+    """Says that the messages of these ids are only on a disk that was replaced, and what to do."""
+    return (
+        f"another disk of this node has taken the place of this one, and {len(lost)} messages that were accepted "
+        f"here cannot be merged any more, the first of them {lost[0]}. Export them (corelkv export), write again "
+        "what is still wanted, and move the directory away"
+    )

@@ -6,6 +6,8 @@ waits."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import lmdb
@@ -13,13 +15,21 @@ import lmdb
 from corel import record_codec
 from corel.checked_values import Bytes
 from corel.disk_errors import DiskError, explained, unusable
-from corel.lmdb_reading import LINES, META, LmdbReader, Reading
+from corel.lmdb_reading import LINES, META, Beginning, LmdbReader, Reading
+from corel.record_cache import RecordCache
 from corel.storage import Lines, Record
 
 LINEAGE = b"lineage"
 RECORDS_AT_ONCE = 2_000
-"""How many records are read at once, however small they are: that takes a millisecond or two."""
+"""How many records are read at once, however small they are: that takes a millisecond or two where their pages are
+in memory, and far longer where the disk has to read them."""
 _ARRIVALS_AT_ONCE = 256
+_DIGESTS_MAX = 64
+"""How many digests are remembered: one for each reader is enough, if it reads from the front to the end."""
+_ORDER_RECORDS_MAX = 4
+"""How many records of the order are remembered: a page may begin in one and end in the next."""
+_CHAINED_AT_ONCE = 64
+"""How many messages are added to a digest between two rests: they take less than a millisecond."""
 
 
 class TableSize(NamedTuple):
@@ -31,12 +41,47 @@ class TableSize(NamedTuple):
     """What its pages take, which is somewhat more than its records."""
 
 
+class GreenMemory:
+    """What was read of one log's green order last. Green messages never change, so it holds in every later
+    transaction, too. A merge of many messages is one record of the order: whoever reads it page by page would read
+    all of it for each page otherwise, and compute the digest of all that is before the page.
+
+    Where that takes long, because nothing is remembered yet, `rest` is called now and then: a thread that computes
+    without end slows down the other threads of the process. It is for one thread at a time."""
+
+    def __init__(self, rest: Callable[[], object] = lambda: None) -> None:
+        self.rest = rest
+        self.records = RecordCache()
+        self.digests: OrderedDict[int, bytes] = OrderedDict()
+        """By line; the one that was used longest ago first."""
+        self.order: OrderedDict[bytes, tuple[bytes, list[int]]] = OrderedDict()
+        """Records of the order, by key."""
+
+    def note_digest(self, line: int, digest: bytes) -> None:
+        self.digests[line] = digest
+        self.digests.move_to_end(line)
+        if len(self.digests) > _DIGESTS_MAX:
+            self.digests.popitem(last=False)
+
+    def note_order(self, key: bytes, record: tuple[bytes, list[int]]) -> None:
+        self.order[key] = record
+        if len(self.order) > _ORDER_RECORDS_MAX:
+            self.order.popitem(last=False)
+
+    def digest_before(self, line: int) -> tuple[int, bytes] | None:
+        """Returns the last line up to this one whose digest is known, with the digest."""
+        known = max((known for known in self.digests if known <= line), default=None)
+        return None if known is None else (known, self.digests[known])
+
+
 class PinnedLog(LmdbReader):
     """The log of `reader`, and whatever else is in its environment, as they are when this is made. It has to be
-    closed before the reader is."""
+    closed before the reader is. With `memory`, it goes on with what others of the same log have read."""
 
-    def __init__(self, reader: LmdbReader) -> None:
+    def __init__(self, reader: LmdbReader, memory: GreenMemory | None = None) -> None:
         super().__init__(reader.directory)
+        self._memory = memory or GreenMemory()
+        self._cache = self._memory.records
         self.uuid = reader.uuid
         self._environment = reader._environment
         try:
@@ -112,6 +157,32 @@ class PinnedLog(LmdbReader):
             found.append(self.record(arrival))
             size += len(found[-1].body)
         return found
+
+    def green_digest(self, line: int) -> bytes:
+        digest = super().green_digest(line)
+        self._memory.note_digest(line, digest)
+        return digest
+
+    def _chained(self, digest: bytes, arrivals: Sequence[int]) -> bytes:
+        for first in range(0, len(arrivals), _CHAINED_AT_ONCE):
+            if first > 0:
+                self._memory.rest()
+            digest = super()._chained(digest, arrivals[first : first + _CHAINED_AT_ONCE])
+        return digest
+
+    def _digest_before(self, cursor: Any, beginning: Beginning, line: int) -> tuple[int, bytes]:
+        known = self._memory.digest_before(line)
+        if known is not None and known[0] >= int.from_bytes(cursor.key(), "big"):
+            return known
+        return super()._digest_before(cursor, beginning, line)
+
+    def order_at(self, cursor: Any) -> tuple[bytes, list[int]]:
+        key = bytes(cursor.key())
+        known = self._memory.order.get(key)
+        if known is None:
+            known = super().order_at(cursor)
+            self._memory.note_order(key, known)
+        return known
 
     def open_records(self) -> list[Record]:
         """Returns the messages that are not green, in the order of their arrival."""

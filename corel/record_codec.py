@@ -79,17 +79,18 @@ def lines_to_list(lines: Lines) -> list[object]:
         lines.is_learned,
         lines.established,
         lines.established_base,
+        lines.voter_since,
     ]
 
 
 def lines(item: Any) -> Lines:
     """Reads lines of this format, or of format 5, whose logs began at 0 and remembered no participants."""
     if len(item) == _LINES_OF_FORMAT_5:
-        item = [*item, [], 0, False, 0, 0]
+        item = [*item, [], 0, False, 0, 0, 0]
     flat = item[7]
     streams = tuple((Machine(name, number), last) for name, number, last in zip(*[iter(flat)] * 3, strict=True))
     folded = tuple(zip(item[8][::2], item[8][1::2], strict=True))
     *numbers, attempted_view, generation, flat = item[9 : _LINES_OF_FORMAT_5 + 1]
-    participants = tuple(Participant(*three) for three in zip(*[iter(flat)] * 3, strict=True))
+    participants = tuple(Participant(*four) for four in zip(*[iter(flat)] * 4, strict=True))
     begun = [*item[:7], streams, folded, *numbers, ViewId(*attempted_view), generation, participants]
     return Lines(*begun, *item[_LINES_OF_FORMAT_5 + 1 :])

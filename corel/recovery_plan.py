@@ -21,7 +21,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from corel.messages import MessageId, State, Stream, identity_of
-from corel.participation import Doubt, doubts, joint_memory
+from corel.participation import Claim, Doubt, Vote, doubts, joint_memory
 from corel.quorum import Roster
 from transport import BrokenInvariant, Machine
 
@@ -58,6 +58,11 @@ class OutOfReach(Contradiction):
         return self.sides[0]
 
 
+class ReplacedDisk(BrokenInvariant):
+    """This disk was replaced, and has messages that cannot be merged any more: their streams have been folded away
+    by the others, for whom everything in them is final. The node stops, with its data intact."""
+
+
 class OtherGenerations(Contradiction):
     """Members that are bound to different generations of the cluster. No disk is wrong, so nobody has to stop:
     they ignore each other's datagrams, and their view ends because they do not hear each other. They share one
@@ -74,7 +79,8 @@ class Plan:
     committed: int
     """Max_Committed."""
     attempted: int
-    """The highest attempt that any member knows of."""
+    """The highest attempt that any member knows of, or the highest commitment: who has taken over a log may have
+    attempted none of the primary components in it."""
     representatives: tuple[Machine, ...]
     """The members that know most of the primary component `committed`."""
     is_learned: bool
@@ -95,6 +101,9 @@ class Plan:
     """The members that count towards a majority once all have recovered."""
     restored: tuple[Machine, ...]
     """The members whose disks had lost their data, and which count from their next commitment on (trap 7)."""
+    votes: Mapping[str, Vote]
+    """By which disk, and which start of it, each member votes once all have recovered. Who has its vote restored
+    has it from this incarnation on."""
     doubts: Mapping[Machine, Doubt]
     """The members whose votes do not count, or have to be restored, because others remember more than their disks
     do."""
@@ -148,14 +157,15 @@ def make_plan(states: Mapping[Machine, State], roster: Roster) -> Plan:
         raise OutOfReach(laggards, set(members) - set(laggards))
     priority_from = min([max(cut, states[member].green) for member in others], default=None)
     memory = joint_memory(state.participants for state in states.values())
-    doubted = doubts({member: state.attempted for member, state in states.items()}, memory)
+    claims = {member: Claim(state.voter_since, state.attempted) for member, state in states.items()}
+    doubted = doubts(claims, memory)
     voters = [member for member in members if states[member].is_voter and member not in doubted]
     restored = [member for member in members if member not in voters]
     if not roster.restores_vote(voter.name for voter in voters):
         restored = []
     return Plan(
         committed=committed,
-        attempted=max(state.attempted for state in states.values()),
+        attempted=max(max(state.attempted, state.committed) for state in states.values()),
         representatives=tuple(representatives),
         is_learned=not most[1] and committed > 0,
         representative=representative,
@@ -166,6 +176,12 @@ def make_plan(states: Mapping[Machine, State], roster: Roster) -> Plan:
         priority_from=priority_from,
         voters=tuple(member.name for member in sorted((*voters, *restored))),
         restored=tuple(restored),
+        votes={
+            member.name: Vote(
+                member.incarnation if member in restored else states[member].voter_since, member.incarnation
+            )
+            for member in members
+        },
         doubts={member: doubt for member, doubt in doubted.items() if states[member].is_voter},
         generation=_generation(states.values()),
         is_generation_final=any(state.is_bound for state in states.values()),

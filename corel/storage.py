@@ -33,6 +33,7 @@ class Primaries(NamedTuple):
     is_learned: bool = False
     established: int = 0
     established_base: int = 0
+    voter_since: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,9 @@ class Lines:
     """The last primary component that is known to have been established; 0 if none is."""
     established_base: int = 0
     """How long the queue was to which its members committed."""
+    voter_since: int = 0
+    """The incarnation with which the vote was restored on this disk; 0 if it was there from the beginning, or is
+    not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,18 @@ class LogWrite:
     lines: Lines
 
 
+class LogSize(NamedTuple):
+    """How large a log is on disk."""
+
+    size_bytes: int
+    beginning: int
+    """The position of the first message of the green order that is still on disk. What has been cut off is
+    deleted little by little, so this may be far before the cut."""
+
+
+EMPTY_LOG = LogSize(0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Image:
     """What a node starts with: the metadata on its disk, its queue, and which disk it is."""
@@ -133,6 +149,7 @@ class Image:
     lines: Lines
     queue: MessageQueue
     disk: bytes
+    size: LogSize
 
 
 class LogReader(Protocol):
@@ -148,7 +165,13 @@ class LogReader(Protocol):
         """Returns the digest of the green order up to this line, which is not beyond the green line on disk."""
 
 
-def restore(lines: Lines, yellow: Yellow, logged: Iterable[Entry], disk: bytes = NO_IDENTITY) -> Image:
+def restore(
+    lines: Lines,
+    yellow: Yellow,
+    logged: Iterable[Entry],
+    disk: bytes = NO_IDENTITY,
+    size: LogSize = EMPTY_LOG,
+) -> Image:
     """Returns what a node starts with. `logged` is everything from `lines.open_from` on, in the order of
     arrival."""
     queue = MessageQueue()
@@ -166,4 +189,4 @@ def restore(lines: Lines, yellow: Yellow, logged: Iterable[Entry], disk: bytes =
         is_yellow = entry.primary == lines.committed > 0 and entry.arrival >= lines.tail_from
         (tail if is_yellow else red).append(entry)
     queue.restore(zone + tail, red)
-    return Image(lines, queue, disk)
+    return Image(lines, queue, disk, size)

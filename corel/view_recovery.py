@@ -14,10 +14,17 @@ from corel import codec
 from corel.config import CorelConfig
 from corel.effects import CorelEffect, CorelEvent, Multicast, Queued, Reordered, StageChanged, Yellowed
 from corel.log_state import LogState
-from corel.messages import Attempt, Color, Commit, GreenDigests, Payload, Priority, Reds, State
-from corel.participation import DOUBTS, Participants, joint_memory, remembering_attempt, remembering_commitment
+from corel.messages import Attempt, Color, Commit, GreenDigests, Payload, Priority, Reds, State, is_folded
+from corel.participation import (
+    DOUBTS,
+    Participants,
+    joint_memory,
+    remembering_attempt,
+    remembering_commitment,
+    unmergeable,
+)
 from corel.quorum import Roster
-from corel.recovery_plan import Contradiction, Plan, make_plan
+from corel.recovery_plan import Contradiction, Plan, ReplacedDisk, make_plan
 from corel.recovery_transfer import RecoveryTransfer
 from corel.stages import TRANSITIONS, Cause, Phase, Stage
 from corel.storage import LogReader
@@ -145,6 +152,8 @@ class ViewRecovery:
             self._state.is_learned,
             self._state.established,
             self._state.established_base,
+            self._state.voter_since,
+            tuple(sorted(queue.folded.items())),
         )
         self._multicast(state, effects)
 
@@ -267,7 +276,18 @@ class ViewRecovery:
             self._decide_yellow(effects)
             effects.append(Reordered())
         self._state.note_established(*plan.established)
+        self._check_mergeable()
         self._share_reds(effects)
+
+    def _check_mergeable(self) -> None:
+        """Raises `ReplacedDisk` if this node has red messages in streams that others have folded away. Everything
+        in those that any other node has is green here by now, so these were only on a disk that was replaced."""
+        folded = [dict(state.folded) for state in self._states.values()]
+        lost = [
+            entry.id for entry in self._queue.red if any(is_folded(entry.id.stream, known) for known in folded)
+        ]
+        if lost:
+            raise ReplacedDisk(unmergeable(lost))
 
     def _share_reds(self, effects: list[CorelEffect]) -> None:
         """Begins the retransmission of red messages, if any member lacks some (step 7)."""
@@ -308,7 +328,7 @@ class ViewRecovery:
         """Phase one: the attempt is sent once it is on disk."""
         state = self._state
         state.attempted = self._the_plan().attempted + 1
-        state.participants = remembering_attempt(self._joint_memory(), self._view.members)
+        state.participants = remembering_attempt(self._joint_memory(), self._the_plan().votes)
         if not state.is_bound:
             state.attempted_view, state.generation = self._view.id, self._the_plan().generation
         self._writer.touch()
@@ -332,9 +352,9 @@ class ViewRecovery:
             return
         was_bound = state.is_bound
         state.committed, state.is_learned = state.attempted, False
-        state.participants = remembering_commitment(state.participants, self._view.members, state.committed)
-        if not state.is_voter:  # it is restored, and all members remember by now which disk has the vote
-            state.is_voter = self._me in self._the_plan().restored
+        state.participants = remembering_commitment(state.participants, self._the_plan().votes, state.committed)
+        if self._me in self._the_plan().restored:  # all members remember by now which disk has the vote
+            state.is_voter, state.voter_since = True, self._me.incarnation
             effects.append(Journal(CorelEvent.VOTER, str(self._view.id), Cause.RECOVERED))
         self.phase = Phase.COMMITS
         self._queue.turn_yellow()
@@ -382,7 +402,9 @@ class ViewRecovery:
         if self._state.foldable is None or not self._is_whole_roster():
             return
         line, incarnations = self._state.foldable
-        if all(state.green >= line for state in self._states.values()):
+        states = self._states.values()
+        is_open = any(is_folded(stream, incarnations) for state in states for stream, _ in state.have)
+        if not is_open and all(state.green >= line for state in states):
             self._queue.fold(incarnations)
             self._state.foldable = None
             self._writer.touch()

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import urlsplit
 
 from corel import CorelConfig, Roster
 from kvstore.node import PRESETS, NodeConfig, SnapshotConfig
@@ -96,6 +97,8 @@ def _urls(text: str) -> Mapping[str, str]:
     for name, url in urls.items():
         if not re.match(r"https?://[^/]", url):
             raise ValueError(f"the URL of {name} begins with http:// or https://, unlike {url!r}")
+        if "@" in urlsplit(url).netloc:
+            raise ValueError(f"the URL of {name} has a user or a password, which nodes do not send: leave it out")
     return MappingProxyType(urls)
 
 
@@ -148,6 +151,7 @@ KINDS: Mapping[str, Kind] = {
     "cluster": TEXT,
     "http": ADDRESS,
     "urls": URLS,
+    "node_urls": URLS,
     "broadcast": ADDRESS,
     "multicast": ADDRESS,
     "peers": ADDRESSES,

@@ -61,7 +61,11 @@ class NodeConfig:
     http: Address = ("127.0.0.1", 8001)
     """where this node serves its API and console"""
     urls: Mapping[str, str] = field(default_factory=dict)
-    """where each node's API is reached, by nodes that lack much, /v1/cluster and `corelkv partition`"""
+    """where each node's API is reached, by clients (/v1/cluster tells them) and `corelkv partition`, and by nodes
+    that lack much where node_urls has nothing else"""
+    node_urls: Mapping[str, str] = field(default_factory=dict)
+    """where nodes that lack much reach the API of each other, where that is not at urls: nodes send no passwords,
+    so if urls lead to a proxy that asks for one, give addresses that do not. No client is told of them"""
     broadcast: Address = ("127.255.255.255", 7400)
     """reach the others by UDP broadcast; 127.255.255.255 is this machine"""
     multicast: Address | None = None
@@ -103,8 +107,9 @@ class NodeConfig:
         names = self.roster.weights
         if self.node not in names:
             raise ConfigError("node", f"is {self.node}, which is not in the roster: {', '.join(names)}")
-        if unknown := [name for name in self.urls if name not in names]:
-            raise ConfigError("urls", f"names {unknown[0]}, which is not in the roster")
+        for setting, urls in (("urls", self.urls), ("node_urls", self.node_urls)):
+            if unknown := [name for name in urls if name not in names]:
+                raise ConfigError(setting, f"names {unknown[0]}, which is not in the roster")
         if self.peers and self.bind is None:
             raise ConfigError("peers", "needs bind: which of the addresses is this node's?")
         if self.bind is not None and not self.peers:

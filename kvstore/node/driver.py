@@ -55,6 +55,7 @@ from math import ceil
 from typing import NamedTuple
 
 from corel import (
+    Contradiction,
     Greened,
     Logged,
     MessageId,
@@ -62,6 +63,7 @@ from corel import (
     Persist,
     Queued,
     Reordered,
+    ReplacedDisk,
     Replica,
     ReplicaEffect,
     StageChanged,
@@ -98,6 +100,9 @@ ADDRESSES_MAX = 1_024
 PAUSE_MS = 50.0
 """A tick that is overdue by more than this shows that this process paused: the sockets are drained first."""
 
+_EXPLAINED = (TwinNode, Contradiction, ReplacedDisk)
+"""Errors whose messages say what has happened: where in the program it was noticed tells an operator nothing."""
+
 _TICKS_MAX = 4
 """Most ticks in a row before the event loop gets its turn: deliveries may cause messages without end."""
 
@@ -113,7 +118,9 @@ class Disk(NamedTuple):
 class Driver:
     """One incarnation of a node on real sockets, a real disk and a real clock. Use it on the event loop that runs
     it. `on_stopped` is called once if it stops by itself: with a `DiskError`, with `OutOfReach`, or with the
-    exception that broke an invariant. `on_left_behind` is called again and again while the node lacks too much."""
+    exception that broke an invariant. `on_left_behind` is called again and again while the node lacks too much.
+    `oldest_copied` says from which line on another node may still ask for the log, to go with its copy of the
+    state; None if nobody does."""
 
     def __init__(
         self,
@@ -125,6 +132,7 @@ class Driver:
         disk: Disk | None = None,
         telemetry: Telemetry | None = None,
         on_left_behind: Callable[[LeftBehind], None] = lambda effect: None,
+        oldest_copied: Callable[[], int | None] = lambda: None,
     ) -> None:
         self.stack = stack
         self.channel = channel
@@ -134,6 +142,7 @@ class Driver:
         self._codec = codec
         self._on_stopped = on_stopped
         self._on_left_behind = on_left_behind
+        self._oldest_copied = oldest_copied
         self._clock_floor = clock_floor
         self._disk = disk
         self._metrics = self.telemetry.metrics
@@ -257,7 +266,7 @@ class Driver:
             logger.warning("the node leaves the others, starts again, and learns what it lacks: %s", error)
             self._stop(error)
             return
-        logger.critical("the node stops: %s", error, exc_info=None if isinstance(error, TwinNode) else error)
+        logger.critical("the node stops: %s", error, exc_info=None if isinstance(error, _EXPLAINED) else error)
         self._stop(error)
 
     def _stop(self, error: Exception) -> None:
@@ -486,9 +495,12 @@ class Driver:
             self.wake_for_store()  # it may apply more now
 
     def _go_on_from(self, line: int) -> None:
-        """Lets the log be truncated before the line of the tree on disk, and writes the next checkpoint."""
+        """Lets the log be truncated before the line of the tree on disk, as far as nobody needs it for a copy, and
+        writes the next checkpoint."""
         if self._disk is not None:
-            self.replica.log.applied(line, self._disk.log.log_bytes())
+            copied = self._oldest_copied()
+            needed = line if copied is None else min(line, copied)
+            self.replica.log.applied(needed, self._disk.log.log_size())
         self._write_checkpoint()
 
     def _on_disk_failed(self, error: DiskError) -> None:

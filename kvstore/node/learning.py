@@ -9,7 +9,8 @@ All this time it goes on in its own view with its own disk; only the switch is a
 An error of a source is not an error of this node: it asks the same source again, which may still have the
 snapshot open, then the next, and begins from the front after a pause. Only a chunk that is staged already is not
 fetched again from the same snapshot; a snapshot of another source begins anew. If this node's own disk refuses
-what was fetched, no other source helps: it waits longer. There is no clock, thread, network or disk here:
+what was fetched, no other source helps: it waits longer, and the source need not keep the snapshot open for that.
+There is no clock, thread, network or disk here:
 `Surroundings` has them, real or simulated."""
 
 from __future__ import annotations

@@ -321,7 +321,7 @@ def _oldest_readable(store: Store) -> int:
 
 def _log_bytes(log: LmdbLog) -> int:
     try:
-        return log.log_bytes()
+        return log.log_size().size_bytes
     except DiskError:
         return 0
 

@@ -14,13 +14,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import time
 from collections.abc import Callable
 from random import Random
 
 from corel import Lines, NotAhead, OutOfReach, Stage
 from corel.disk_errors import DamagedLog, DiskError
-from corel.lmdb_log import LmdbLog
+from corel.lmdb_log import LmdbLog, lock_directory
 from corel.pinned_log import PinnedLog
 from kvstore.node.coming_back import ComingBack, Switching
 from kvstore.node.config import NodeConfig
@@ -99,6 +100,7 @@ class RestartingDriver:
         self._codec = Codec(config.cluster, config.roster.digest())
         self._return: asyncio.Task[None] | None = None
         self._is_closing = False
+        self._is_new_process = True
         self._journal: JournalWriter | None = None
         self._recorder: Recorder | None = None
         self._coming_back = ComingBack()
@@ -131,12 +133,15 @@ class RestartingDriver:
         self.metrics.loop.start()
 
     def _settle(self) -> None:
-        """Completes a switch that a crash has interrupted. A copy that cannot be read is no use, and no harm."""
+        """Completes a switch that a crash has interrupted. A copy that is damaged is no use, and no harm. Raises
+        `DiskError` if another process has the directory, whose copy it may be."""
         config = self._config
+        config.data.mkdir(parents=True, exist_ok=True)
+        os.close(lock_directory(config.data))
         try:
             if settle(config.data, config.cluster, config.node, config.log.map_bytes):
                 logger.info("the node begins with the state that it had taken over from another")
-        except DiskError as error:
+        except DamagedLog as error:
             logger.warning("what was taken over from another node is dropped: %s", error)
             discard(config.data)
 
@@ -226,7 +231,8 @@ class RestartingDriver:
     def _begin(self, chaos: Chaos) -> None:
         """Starts the next incarnation: counts it, opens its sockets, reads its disk, and starts its driver."""
         config = self._config
-        me = Machine(config.node, next_incarnation(config.data))
+        me = Machine(config.node, next_incarnation(config.data, self._is_new_process))
+        self._is_new_process = False
         clock_floor = ClockFloor(config.data)
         channel: Channel = UdpChannel(config.mode)
         if config.chaos:
@@ -250,6 +256,7 @@ class RestartingDriver:
             disk,
             telemetry,
             self._learner.left_behind,
+            lambda: self.snapshots.oldest_line(),
         )
         self._last_begun = driver
         self.metrics.begin(driver.counts, stack.log.queue, time.monotonic())
@@ -372,7 +379,8 @@ class RestartingDriver:
         self.snapshots.close_all()
         self.log.close()
         try:
-            settle(config.data, config.cluster, config.node, config.log.map_bytes)
+            if not settle(config.data, config.cluster, config.node, config.log.map_bytes):
+                raise DiskError("what was taken over is not there any more, and has to be fetched again")
         finally:
             self._open_disk()
             self.snapshots = OpenSnapshots(self.log, config.snapshots)

@@ -32,7 +32,7 @@ that was built from a snapshot begins there."""
 
 CHUNK_BYTES = 262_144
 """How large a chunk or a batch becomes; the record that exceeds it is in it. Larger ones take fewer requests and
-fewer syncs of the receiver; to read one holds the event loop of the source for a millisecond or two."""
+fewer syncs of the receiver; smaller ones let other readers of the source have their turn sooner."""
 
 GROUP_MAX = 1_000
 """How many messages there are in a batch at most, however small they are."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from corel import Record
 from corel.disk_errors import Truncated
 from corel.lmdb_reading import LmdbReader
-from corel.pinned_log import PinnedLog
+from corel.pinned_log import GreenMemory, PinnedLog
 from kvstore.node.lmdb_tree import LmdbTree
 from kvstore.node.snapshot_format import (
     CHUNK_BYTES,
@@ -21,10 +21,13 @@ from kvstore.node.snapshot_format import (
 class SnapshotSource:
     """What is on a disk when this is made: the green state at its line, and the green messages after it. Until it
     is closed, no page of that is used again, so the disk grows by all that is written. Everything may raise
-    `DiskError`."""
+    `DiskError`, and is for one thread at a time."""
 
-    def __init__(self, log: LmdbReader, created_ms: int, reason: str = "") -> None:
-        self._log = PinnedLog(log)
+    def __init__(
+        self, log: LmdbReader, created_ms: int, reason: str = "", memory: GreenMemory | None = None
+    ) -> None:
+        """`memory` is that of others that read this log, but never at the same time."""
+        self._log = PinnedLog(log, memory)
         try:
             self.header = self._header(created_ms, reason)
         except BaseException:
@@ -70,9 +73,12 @@ class SnapshotSource:
         ]
 
 
-def green_batch(log: LmdbReader, first: int, bytes_max: int = CHUNK_BYTES) -> Batch:
-    """Returns the green messages that are on a disk now, from this position on. Raises `Truncated`."""
-    pinned = PinnedLog(log)
+def green_batch(
+    log: LmdbReader, first: int, bytes_max: int = CHUNK_BYTES, memory: GreenMemory | None = None
+) -> Batch:
+    """Returns the green messages that are on a disk now, from this position on; `memory` makes those that follow
+    cheaper. Raises `Truncated`."""
+    pinned = PinnedLog(log, memory)
     try:
         return _batch(pinned, first, bytes_max)
     finally:

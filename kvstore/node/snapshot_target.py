@@ -9,13 +9,14 @@ before it opens its disk."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from corel import Lines, Record, TakenOver, begun_anew, take_over
 from corel.disk_errors import DamagedLog, DiskError
-from corel.log_building import LogBuilder, remove_log, replace_log
+from corel.log_building import LogBuilder, remove_log, replace_log, state_of
 from corel.pinned_log import PinnedLog
 from corel.read_only_log import ReadOnlyLog
 from kvstore.node.copied_state import CopiedState
@@ -44,16 +45,23 @@ class SnapshotTarget:
         What was built from another is removed. Raises `DamagedSnapshot`."""
         begun = SnapshotProgress.begun(header, name)
         self.close()
+        try:
+            self._begin(begun)
+        except BaseException:
+            self.close()  # or it would seem to be there, with the progress of another
+            raise
+        return self.position
+
+    def _begin(self, begun: SnapshotProgress) -> None:
         log = self._open()
         noted = log.progress()
-        if isinstance(noted, list) and noted[0] == header:
+        if isinstance(noted, list) and noted[0] == begun.header_bytes:
             self._progress = SnapshotProgress.of(noted)
         else:
             log.close()
             remove_log(self._directory / INCOMING)
             self._open().note(begun.to_list())
             self._progress = begun
-        return self.position
 
     def resume(self) -> SnapshotProgress | None:
         """Goes on with what is there, if there is something that is not whole, and returns how much that is. What
@@ -69,6 +77,9 @@ class SnapshotTarget:
                 return self._progress
         except (DamagedLog, DamagedSnapshot):
             pass
+        except BaseException:
+            self.close()
+            raise
         self.close()
         discard(self._directory)
         return None
@@ -147,11 +158,11 @@ class SnapshotTarget:
             raise DamagedSnapshot("it is not whole: the lines that go with the last messages are missing")
         source, header = self._progress.lines, self.header
         kept = source.green - header.line
-        taken = take_over(own, own_messages, source, header.line, ())
+        taken = take_over(self._identity[1], own, own_messages, source, header.line, ())
         records = tuple([record._replace(arrival=record.arrival + kept) for record in taken.records])
         end = kept + len(records)
         lines = replace(taken.lines, next_arrival=end, open_from=kept, tail_from=end)
-        return self._finish(TakenOver(lines, taken.yellow, records), header.lineage)
+        return self._finish(TakenOver(lines, taken.yellow, records), header.lineage, own)
 
     def finish_new_cluster(self, open_messages: Sequence[Record] = ()) -> Lines:
         """Makes a whole disk of what was put, for a node of a new generation of the cluster, which begins with
@@ -162,13 +173,13 @@ class SnapshotTarget:
         ended = LineageEntry(source.generation, source.green, source.green_digest, header.created_ms, reason)
         generation = snapshot_id(header.to_bytes())  # the same for all nodes that are made from this snapshot
         taken = begun_anew(source, generation, header.line, source.green - header.line, open_messages)
-        return self._finish(taken, (*header.lineage, ended))
+        return self._finish(taken, (*header.lineage, ended), None)
 
-    def _finish(self, taken: TakenOver, lineage: Sequence[LineageEntry]) -> Lines:
+    def _finish(self, taken: TakenOver, lineage: Sequence[LineageEntry], replaced: Lines | None) -> Lines:
         log, header = self._building, self.header
         if self._state is None:
             CopiedState(log, header, StoreConfig())  # so that its past begins here
-        log.complete(taken, header.digest, lineage)
+        log.complete(taken, header.digest, lineage, replaced)
         return taken.lines
 
 
@@ -178,11 +189,17 @@ class SnapshotTarget:
 def own_log(directory: Path) -> tuple[Lines, list[Record]]:
     """Returns the lines on a node's disk, and its messages that are not green in the order of their arrival. The
     node must not write to this disk afterwards."""
+    with _pinned(directory) as log:
+        return log.lines, log.open_records()
+
+
+@contextlib.contextmanager
+def _pinned(directory: Path) -> Iterator[PinnedLog]:
     log = ReadOnlyLog(directory)
     try:
         pinned = PinnedLog(log)
         try:
-            return pinned.lines, pinned.open_records()
+            yield pinned
         finally:
             pinned.close()
     finally:
@@ -192,7 +209,10 @@ def own_log(directory: Path) -> tuple[Lines, list[Record]]:
 def settle(directory: Path, cluster: str, node: str, map_bytes: int) -> bool:
     """Puts a disk that is whole into its place; to be called before a node opens its disk, so that a crash just
     before or during this is made good. What is not whole stays, to go on with. Returns whether the node has a new
-    disk."""
+    disk.
+
+    The disk that is there must be as it was when the new one was made. If the node has gone on with it since, what
+    it has written and promised would be forgotten, and the new one is removed."""
     incoming = directory / INCOMING
     if not incoming.exists():
         return False
@@ -200,11 +220,20 @@ def settle(directory: Path, cluster: str, node: str, map_bytes: int) -> bool:
         remove_log(incoming)
         return False
     log = LogBuilder(incoming, cluster, node, map_bytes=map_bytes)
-    is_whole = log.is_whole
+    replaces = log.replaces
     log.close()
-    if is_whole:
-        replace_log(directory, incoming)
-    return is_whole
+    if replaces is None:
+        return False
+    if (directory / "data.mdb").exists() and replaces != state_of(_lines_in(directory)):
+        remove_log(incoming)
+        return False
+    replace_log(directory, incoming)
+    return True
+
+
+def _lines_in(directory: Path) -> Lines:
+    with _pinned(directory) as log:
+        return log.lines
 
 
 def discard(directory: Path) -> None:

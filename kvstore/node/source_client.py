@@ -22,6 +22,9 @@ ANSWER_SECONDS = 10.0
 """How long a source may be silent before or in the middle of an answer. A source whose disk stalls takes longer,
 and is asked again."""
 
+_PASSWORD_STATUSES = (401, 407)
+_REACH_DIRECTLY = "set node_urls to addresses at which the nodes reach each other without it"
+
 
 class HandedOut(NamedTuple):
     """A snapshot that a source has open."""
@@ -37,6 +40,7 @@ class SourceClient:
         self._url = url
         self._prefix = urlsplit(url).path.rstrip("/")
         self._connection: http.client.HTTPConnection | None = None
+        self._is_aborted = False
 
     def close(self) -> None:
         if self._connection is not None:
@@ -44,11 +48,14 @@ class SourceClient:
             self._connection = None
 
     def abort(self) -> None:
-        """Ends a call that another thread is making, which fails then."""
+        """Ends a call that another thread is making, which fails then, and every later one. That thread may close
+        the connection meanwhile, and forget its socket."""
+        self._is_aborted = True
         connection = self._connection
-        if connection is not None and connection.sock is not None:
+        connected = None if connection is None else connection.sock
+        if connected is not None:
             with suppress(OSError):
-                connection.sock.shutdown(socket.SHUT_RDWR)
+                connected.shutdown(socket.SHUT_RDWR)
 
     def open(self) -> HandedOut:
         """Has the source open a snapshot."""
@@ -77,6 +84,8 @@ class SourceClient:
     def _call(self, method: str, path: str) -> bytes:
         try:
             connection = self._connected()
+            if self._is_aborted:
+                raise ConnectionAbortedError("the call has been ended")
             connection.request(method, self._prefix + path)
             response = connection.getresponse()
             content = response.read(FRAME_BYTES_MAX + 1)
@@ -92,6 +101,8 @@ class SourceClient:
         told = _message(content) or response.reason
         if response.status in (404, 410):
             raise SnapshotGone(f"it refuses ({response.status}): {told}")
+        if response.status in _PASSWORD_STATUSES:
+            told += f". Something at {self._url} asks for a password, and nodes send none: {_REACH_DIRECTLY}"
         raise SourceError(f"it refuses ({response.status}): {told}")
 
     def _connected(self) -> http.client.HTTPConnection:

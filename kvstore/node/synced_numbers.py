@@ -2,9 +2,11 @@
 its own.
 
 The **incarnation** tells the starts of this node apart. It makes every message id and every timestamp unique
-across restarts, so it must never go back: it is the wall clock in milliseconds, or one more than the last start's
-where the clock is not beyond that. So a node whose disk was replaced is above anything it can have had, and two
-processes that are started from copies of one disk are not the same machine (decision 7). A file that cannot be
+across restarts, so it must never go back. That of a process's first start is the wall clock in milliseconds, or
+one more than the last start's where the clock is not beyond that. So a node whose disk was replaced is above
+anything it can have had, and two processes that are started from copies of one disk are not the same machine. A
+process that starts again by itself, because its disk works again, counts on by one: of two processes of one name,
+the one that somebody started last stays the newer one (decision 7). A file that cannot be
 read is an error, not a new beginning.
 
 The **clock floor** is how far the Lamport clock of this node has come. A restarted node begins above it, so
@@ -43,12 +45,14 @@ class SyncedNumberError(Exception):
     """The incarnation or the clock floor cannot be read. The message says what to do."""
 
 
-def next_incarnation(directory: Path) -> int:
+def next_incarnation(directory: Path, is_new_process: bool = True) -> int:
     """Returns a number for this start, which no earlier or later start has, and keeps it."""
     _make_directory(directory)
     path = directory / _INCARNATION_FILE
     last = _read(path)
-    incarnation = max(int(time.time() * 1_000.0), 0 if last is None else last + 1)
+    incarnation = 1 if last is None else last + 1
+    if is_new_process or last is None:
+        incarnation = max(incarnation, int(time.time() * 1_000.0))
     write_number(path, incarnation)
     return incarnation
 

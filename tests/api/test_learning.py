@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 from tests.api.cluster import Cluster, Node, eventually
 from tests.api.scraping import scrape
 from tests.journals import read_journal
+from tests.ports import HOST
 from tests.small_disks import mounted
 
 REACH = 50
@@ -271,6 +273,36 @@ def test_a_node_that_knows_no_urls_says_so_and_goes_on_in_red(tmp_path: Path) ->
         eventually(lambda: "Set urls to the HTTP addresses" in cluster["c"].output, lambda: cluster["c"].output)
         assert cluster["c"].put("red", "x", "?ack=red").status == 202
         assert cluster["c"].status()["learning"]["source"] == ""
+
+
+class Guarded(BaseHTTPRequestHandler):
+    """A proxy that asks everybody for a password."""
+
+    def do_POST(self) -> None:
+        self.send_error(401)
+
+    def log_message(self, format: str, *arguments: object) -> None: ...
+
+
+def test_behind_a_proxy_with_passwords_a_node_learns_at_addresses_of_the_nodes_own(
+    cluster: LearningCluster,
+) -> None:
+    take_down(cluster, "c")
+    fall_behind(cluster)
+    with HTTPServer((HOST, 0), Guarded) as proxy:
+        threading.Thread(target=proxy.serve_forever, args=(0.01,)).start()
+        try:
+            url = f"http://{HOST}:{proxy.server_port}"
+            urls = ("--urls", ",".join(f"{name}={url}" for name in "abc"))
+            cluster["c"].start(*urls)
+            eventually(lambda: "asks for a password" in cluster["c"].output, lambda: cluster["c"].output)
+            cluster["c"].stop()
+            cluster["c"].start(*urls, "--node-urls", cluster.urls[1])
+            cluster.await_voter("c")
+        finally:
+            proxy.shutdown()
+    told = cluster["c"].get_path("/v1/cluster").json["nodes"]
+    assert {node["url"] for node in told} == {url}, "clients are told of the proxy only"
 
 
 def test_the_others_go_on_while_a_node_learns_and_joins(cluster: LearningCluster) -> None:

@@ -120,4 +120,5 @@ def test_a_node_that_knows_of_no_primary_component_has_nothing_to_hand_out(tmp_p
         cluster["a"].await_ready(need="")
         answer = cluster["a"].call("POST", "/v1/snapshots")
         assert (answer.status, answer.error) == (503, "no_primary")
-        assert "no primary component that was established" in json.loads(answer.body)["message"]
+        told = "This node has no snapshot to hand out: it knows of no primary component that was established. Ask"
+        assert json.loads(answer.body)["message"].startswith(told)

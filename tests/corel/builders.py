@@ -137,11 +137,13 @@ states = st.builds(
     identities,
     view_ids | st.just(NO_VIEW),
     identities,
-    st.lists(st.builds(Participant, node_names, naturals, naturals), max_size=3).map(tuple),
+    st.lists(st.builds(Participant, node_names, naturals, naturals, naturals), max_size=3).map(tuple),
     naturals,
     st.booleans(),
     naturals,
     naturals,
+    naturals,
+    st.lists(st.tuples(node_names, naturals), max_size=3).map(tuple),
 )
 payloads: st.SearchStrategy[Payload] = (
     st.builds(Regular, positives, bodies)

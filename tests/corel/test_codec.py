@@ -178,6 +178,6 @@ def test_ids_are_bounded_in_their_sum_before_any_is_made() -> None:
     runs = ["a", 1, 1, 65_536] * 64
     digest, identity = D, DISK
     lines, rest = [0, 0, 0, digest, 0, digest], [True, identity, identity, [0, "", 0], identity, []]
-    payload = msgpack.packb([1, *lines, runs, [], *rest, 0, False, 0, 0])
+    payload = msgpack.packb([1, *lines, runs, [], *rest, 0, False, 0, 0, 0, []])
     with pytest.raises(codec.PayloadError, match="more than"):
         codec.decode(payload)

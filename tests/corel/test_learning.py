@@ -8,9 +8,10 @@ import pytest
 
 from corel.config import CorelConfig
 from corel.learning import NotAhead, check_ahead
+from corel.log_state import LogState
 from corel.recovery_plan import OutOfReach, make_plan
 from corel.stages import Phase, Stage
-from corel.storage import Lines
+from corel.storage import Lines, LogSize, Yellow, restore
 from tests.corel.builders import ROSTER, machine, state
 from tests.corel.harness import LogCluster
 from tests.corel.test_traps import primary
@@ -22,7 +23,7 @@ def learn(cluster: LogCluster, name: str, source: str, cut: int | None = None) -
     """Has a node that is down take over the green prefix of another, and starts it."""
     cluster.flush(source)
     log, own = cluster.disk(source).log, cluster.disk(name).log
-    own.take_over(log, log.lines.green if cut is None else cut)
+    own.take_over(name, log, log.lines.green if cut is None else cut)
     for checker in cluster.checkers:
         checker.took_over(name, own.lines)
     cluster.start(name)
@@ -173,7 +174,8 @@ def test_its_old_yellow_messages_are_red_again_where_the_later_component_does_no
         (Lines(committed=5), "same primary component"),
         (Lines(committed=6, is_learned=True), "or of a later one"),
         (Lines(committed=4, generation=b"y" * 16), "another generation"),
-        (Lines(committed=5, is_learned=True, green=11), "more green messages"),
+        (Lines(committed=5, is_learned=True, green=11), "as many green messages"),
+        (Lines(committed=5, is_learned=True, green=10), "as many green messages"),
     ],
 )
 def test_a_log_that_knows_no_more_is_not_taken_over(own: Lines, why: str) -> None:
@@ -228,11 +230,11 @@ def test_the_log_is_cut_behind_what_is_applied_and_kept() -> None:
     cluster.submit("a", "k l m n o p")
     cluster.run()
     cluster.flush("ab")
-    cluster["a"].applied(5, log_bytes=0)
+    cluster["a"].applied(5, LogSize(0, 0))
     assert cluster["a"].cut == 3
-    cluster["a"].applied(2, log_bytes=0)
+    cluster["a"].applied(2, LogSize(0, 0))
     assert cluster["a"].cut == 3, "it never goes back"
-    cluster["b"].applied(1, log_bytes=0)
+    cluster["b"].applied(1, LogSize(0, 0))
     assert cluster["b"].cut == 1, "what is not applied is kept"
     cluster.submit("a", "q")
     cluster.run()
@@ -251,10 +253,10 @@ def test_nothing_is_cut_while_a_member_is_brought_up() -> None:
     cluster.views("abc")
     cluster.run_until(lambda: cluster["c"].phase is Phase.PRIORITY_MESSAGES)
     for name in "ab":
-        cluster[name].applied(6, log_bytes=0)
+        cluster[name].applied(6, LogSize(0, 0))
     cluster.run()
     assert (cluster["c"].queue.green, cluster["a"].cut) == (6, 0)
-    cluster["a"].applied(6, log_bytes=0)
+    cluster["a"].applied(6, LogSize(0, 0))
     assert cluster["a"].cut == 4
 
 
@@ -268,7 +270,7 @@ def test_who_has_all_that_is_green_as_yellow_messages_is_in_reach_however_far_it
     cluster.run()
     cluster.flush("ab")
     for name in "ab":
-        cluster[name].applied(4, log_bytes=0)
+        cluster[name].applied(4, LogSize(0, 0))
     cluster.crash("c")
     assert cluster.on_disk("c") == "|k l m n|"
     cluster.views("ab")
@@ -292,9 +294,9 @@ def test_bytes_cut_the_log_too_but_not_what_a_node_in_reach_may_lack() -> None:
     cluster.submit("a", " ".join("abcdefghijklmnop"))
     cluster.run()
     cluster.flush("a")
-    cluster["a"].applied(16, log_bytes=1_600)
+    cluster["a"].applied(16, LogSize(1_600, 0))
     assert cluster["a"].cut == 11
-    cluster["a"].applied(16, log_bytes=160_000)
+    cluster["a"].applied(16, LogSize(160_000, 0))
     assert cluster["a"].cut == 12, "twice what a node in reach may lack"
 
 
@@ -315,3 +317,38 @@ def test_the_representative_is_one_that_still_has_what_is_to_be_retransmitted() 
 def test_a_representative_whose_green_line_is_below_the_cut_of_another_needs_nothing() -> None:
     low, high = state(committed=2, green=3, base=9), state(committed=2, green=9, base=9, cut=5)
     assert make_plan({machine("a"): low, machine("b"): high}, ROSTER).priority_from is None
+
+
+def test_what_is_kept_does_not_depend_on_how_fast_the_rest_is_deleted() -> None:
+    """Ten million messages of 2 KB are on disk, far more than is to be kept, and are deleted a few at a time."""
+    green, kept = 10_000_000, 1_000_000
+    state = LogState(restore(Lines(green=green, established=1), Yellow(), ()), CorelConfig(messages_kept=kept))
+    beginning = 0
+    for _ in range(20):
+        state.truncate(green, LogSize((green - beginning) * 2_048, beginning))
+        assert green - state.cut == kept
+        assert green - state.floor == CorelConfig().recovery_messages_max
+        beginning += 1_024
+
+
+def test_a_node_knows_from_its_start_how_large_its_messages_are() -> None:
+    """It has not written a checkpoint yet: a view must not bring anybody up by gigabytes."""
+    size = LogSize(10_000 * 1_048_576, 0)
+    image = restore(Lines(green=10_000, established=1), Yellow(), (), size=size)
+    assert LogState(image, CorelConfig()).floor == 10_000 - 32
+
+
+def test_before_a_primary_component_is_known_to_be_established_nobody_is_out_of_reach_and_nothing_is_cut() -> None:
+    """As on disks of an older format: nobody could take over what they have."""
+    ahead = LogState(restore(Lines(committed=5, green=100_000), Yellow(), ()), CorelConfig(messages_kept=50_000))
+    ahead.truncate(100_000, LogSize(0, 0))
+    assert (ahead.floor, ahead.cut) == (0, 0)
+    ahead.note_established(6, 100_000)
+    ahead.truncate(100_000, LogSize(0, 0))
+    assert (ahead.floor, ahead.cut) == (90_000, 50_000)
+
+
+def test_an_empty_disk_takes_nothing_over_from_who_has_committed_and_cannot_tell_what_was_established() -> None:
+    source = Lines(committed=5, green=10, generation=b"x" * 16)
+    with pytest.raises(NotAhead, match="no primary component that was established"):
+        check_ahead(Lines(), source)

@@ -94,7 +94,7 @@ def test_an_empty_disk_without_a_vote_that_meets_them_lacks_what_is_truncated_an
     assert new.stages("ab") == {Stage.PRIMARY}
     new.flush("a")
     log, own = new.disks["a"].log, new.disks["c"].log
-    own.take_over(log, log.lines.green)
+    own.take_over("c", log, log.lines.green)
     new.start("c")
     new.settle("abc")
     assert new.stages() == {Stage.PRIMARY}

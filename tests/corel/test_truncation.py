@@ -183,18 +183,18 @@ def test_the_file_stops_growing(tmp_path: Path) -> None:
         sizes.append((tmp_path / "data.mdb").stat().st_size)
     assert max(sizes[60:]) <= sizes[60] * 1.05, "it does not grow after 6,000 messages"
     assert len(made.keys("messages")) < 25
-    assert made.log.log_bytes() < sizes[-1]
+    assert made.log.log_size().size_bytes < sizes[-1]
     made.log.close()
 
 
 def test_the_size_of_the_log_is_told_without_what_else_is_there(tmp_path: Path) -> None:
     made = TruncatedLog(tmp_path)
-    empty = made.log.log_bytes()
+    empty = made.log.log_size().size_bytes
     items = made.log.table("items")
     made.log.update(lambda transaction: transaction.put(b"key", bytes(10**6), db=items))
-    assert made.log.log_bytes() == empty
+    assert made.log.log_size().size_bytes == empty
     made.write(new=10, green=range(10), size=10_000)
-    assert 100_000 < made.log.log_bytes() < 130_000
+    assert 100_000 < made.log.log_size().size_bytes < 130_000
     made.log.close()
 
 

@@ -141,6 +141,8 @@ def test_variables_of_others_are_ignored() -> None:
         ({"log_level": "loud"}, {}, "--log-level: .* one of debug, info, warning, error"),
         ({"urls": "a=localhost"}, {}, "--urls: .* begins with http"),
         ({"urls": "d=http://x"}, {}, "--urls names d, which is not in the roster"),
+        ({"node_urls": "d=http://x"}, {}, "--node-urls names d, which is not in the roster"),
+        ({"node_urls": "a=https://me:word@x"}, {}, "--node-urls: .* has a user or a password"),
         ({"peers": "1.1.1.1:1"}, {}, "--peers needs bind"),
         ({}, {"CORELKV_BIND": "1.1.1.1:1"}, "CORELKV_BIND is for peers only"),
         ({"broadcast": "1.1.1.1:1", "multicast": "2.2.2.2:2"}, {}, "--broadcast and --multicast exclude each"),

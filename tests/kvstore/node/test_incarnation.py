@@ -32,6 +32,17 @@ def test_copies_of_one_directory_that_are_started_are_different_machines(
     assert next_incarnation(original) < next_incarnation(copy)
 
 
+def test_a_process_that_starts_again_by_itself_does_not_become_the_newer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elder, newer = tmp_path / "elder", tmp_path / "newer"
+    times = iter([time.time() + seconds for seconds in (1.0, 2.0, 3.0)])
+    monkeypatch.setattr(time, "time", lambda: next(times))
+    first = next_incarnation(elder)
+    twin = next_incarnation(newer)
+    assert next_incarnation(elder, is_new_process=False) == first + 1 < twin
+
+
 def test_a_clock_that_was_set_back_does_not_bring_an_old_number_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -385,3 +385,23 @@ def crash_at(patched: pytest.MonkeyPatch, step: str, is_before: bool) -> None:
             raise Crash
 
     patched.setattr(owner, name, crashing)
+
+
+def test_a_copy_does_not_take_the_place_of_a_disk_with_which_the_node_has_gone_on(tmp_path: Path) -> None:
+    """What it has written since, and promised, would be forgotten."""
+    disk, own = filled(tmp_path / "a", count=5), WorkingDisk(tmp_path / "b", "b")
+    own.lines = replace(own.lines, committed=1)
+    own.green(Write((Put("old", b"1"),)))
+    lines = own.lines
+    with closing(disk.source()) as source, closing(target_in(tmp_path / "b")) as target:
+        target.begin(source.header_bytes)
+        put_rest(target, source)
+        target.finish_learning(lines, ())
+    own.lines = replace(own.lines, attempted=7)
+    own.green(Write((Put("new", b"2"),)))
+    own.close()
+    assert not settle(tmp_path / "b", CLUSTER, "b", MAP_BYTES)
+    assert not (tmp_path / "b" / INCOMING).exists()
+    with opened(tmp_path / "b") as (_, tree):
+        assert tree.item("new") is not None
+    disk.close()

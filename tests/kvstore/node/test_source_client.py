@@ -95,6 +95,15 @@ def test_a_refusal_is_told_in_the_words_of_the_source(source: Source, client: So
     assert not isinstance(caught.value, SnapshotGone)
 
 
+@pytest.mark.parametrize("status", [401, 407])
+def test_a_proxy_that_asks_for_a_password_is_said_to_be_one(
+    source: Source, client: SourceClient, status: int
+) -> None:
+    source.status, source.body = status, b"<html>401 Authorization Required</html>"
+    with pytest.raises(SourceError, match="asks for a password, and nodes send none: set node_urls"):
+        client.open()
+
+
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"id": "5f"}', b'{"id": "5f", "header": "%"}'])
 def test_an_answer_that_is_not_a_nodes_is_an_error_of_the_source(
     source: Source, client: SourceClient, body: bytes
@@ -145,3 +154,31 @@ def test_a_call_under_way_can_be_ended(source: Source) -> None:
             calling.join(5.0)
     assert errors
     assert not calling.is_alive()
+
+
+class Vanishing:
+    """A connection that another thread closes between two looks at its socket."""
+
+    def __init__(self, first: socket.socket) -> None:
+        self._found: list[socket.socket | None] = [first]
+
+    @property
+    def sock(self) -> socket.socket | None:
+        return self._found.pop() if self._found else None
+
+    def close(self) -> None: ...
+
+
+def test_a_call_that_has_just_ended_by_itself_can_be_ended(client: SourceClient) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        client._connection = Vanishing(ours)  # type: ignore[assignment]
+        client.abort()
+        assert theirs.recv(1) == b"", "the connection is shut down"
+
+
+def test_after_that_no_other_call_is_made(source: Source, client: SourceClient) -> None:
+    client.abort()
+    with pytest.raises(SourceError, match="the call has been ended"):
+        client.log(0)
+    assert source.asked == []

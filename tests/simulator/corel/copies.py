@@ -29,6 +29,7 @@ from corel.corel import Corel
 from corel.effects import CorelEvent, Greened, Logged, Persist
 from corel.messages import Entry
 from corel.outbox import TooMuch
+from corel.recovery_plan import ReplacedDisk
 from corel.stages import Stage
 from tests.simulator.checkers import Violation
 from tests.simulator.checkers.reused_ids import ReusedIds
@@ -104,6 +105,9 @@ class StoppableProcess(CorelProcess):
 
     def _persisted(self, effect: Persist, starts: int) -> None:
         self._guarded(lambda: super(StoppableProcess, self)._persisted(effect, starts))
+
+    def _stop_replaced(self, error: ReplacedDisk) -> None:
+        raise error
 
     def _guarded(self, action: Callable[[], object]) -> None:
         try:

@@ -10,7 +10,7 @@ from corel.messages import State
 from corel.recovery_plan import OutOfReach
 from corel.view_recovery import ViewRecovery
 from membership.messages import Progress
-from tests.corel import test_learning
+from tests.corel import test_learning, test_participation
 from tests.simulator.corel import memory_log
 from tests.simulator.corel.memory_log import MemoryLog
 from tests.simulator.corel.plan import draw_corel_plan
@@ -22,6 +22,37 @@ SEEDS_MAX = 12
 
 MUTANTS = [
     # What is taken over
+    Mutant(
+        "who takes over a log counts as having attempted the primary component it has learned of",
+        (),
+        (
+            Edit(
+                memory_log,
+                "take_over",
+                "attempted=own.attempted,",
+                "attempted=max(own.attempted, source.established),",
+            ),
+        ),
+        test=test_participation.test_nor_does_an_old_copy,
+    ),
+    Mutant(
+        "what cannot be merged any more is dropped by who takes over a log",
+        (),
+        (Edit(memory_log, "take_over", "_check_mergeable(node, own, own_messages, source)", "pass"),),
+        test=test_participation.test_nor_are_they_dropped_when_it_takes_over_the_log_of_another,
+    ),
+    Mutant(
+        "how large a message is depends on what is to be deleted",
+        (),
+        (Edit(LogState, "truncate", "_average(size, green)", "size.size_bytes / max(1, green - self.cut)"),),
+        test=test_learning.test_what_is_kept_does_not_depend_on_how_fast_the_rest_is_deleted,
+    ),
+    Mutant(
+        "nodes are out of reach of whom nothing can be taken over",
+        (),
+        (Edit(LogState, "floor", "if not self.established:", "if False:"),),
+        test=test_learning.test_before_a_primary_component_is_known_to_be_established_nobody_is_out_of_reach_and_nothing_is_cut,
+    ),
     Mutant(
         "a node that has taken over a log claims the yellow zone of the component it has learned of",
         ("yellow_kept", "restorable"),
@@ -54,7 +85,7 @@ MUTANTS = [
     Mutant(
         "nothing is handed out before the first primary component of a restored cluster",
         (),
-        (Edit(learning, "check_ahead", "not (is_empty and source.green)", "True"),),
+        (Edit(learning, "check_ahead", "not (is_empty and source.green and not source.committed)", "True"),),
         test=test_learning.test_an_empty_disk_takes_over_what_a_restored_cluster_begins_with_where_a_majority_needs_it,
     ),
     Mutant(

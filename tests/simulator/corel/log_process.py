@@ -11,7 +11,7 @@ from corel.corel import Corel
 from corel.disk_errors import DiskError, StalledDisk
 from corel.effects import Greened, Logged, Persist, Queued, Reordered, StageChanged, Yellowed
 from corel.messages import Entry, MessageId
-from corel.recovery_plan import OutOfReach
+from corel.recovery_plan import OutOfReach, ReplacedDisk
 from corel.replica import Replica
 from corel.storage import Lines, LogWrite
 from kvstore.node.coming_back import ComingBack
@@ -36,6 +36,10 @@ class Crashed(Exception):
     """The process has just crashed, in the middle of its effects."""
 
 
+_LEAVING = (DiskError, OutOfReach, ReplacedDisk)
+"""Errors after which a node leaves the others."""
+
+
 class LogProcess(GroupProcess):
     """One node."""
 
@@ -57,6 +61,8 @@ class LogProcess(GroupProcess):
         """After how many more effects it crashes, if it does."""
         self.starts = 0
         self.lives = 1
+        self._incarnation_life = 0
+        """The life in which the last incarnation began."""
         """How many processes of this node there have been: several incarnations may share one."""
         self.on_greened: Callable[[Greened], None] = lambda greened: None
         self.on_logged: Callable[[Logged], None] = lambda logged: None
@@ -70,6 +76,8 @@ class LogProcess(GroupProcess):
         """Called when the node has left because of its disk, or cannot start because of it."""
         self.on_returned: Callable[[], None] = lambda: None
         self.on_twin: Callable[[Machine], None] = lambda twin: None
+        self.on_replaced: Callable[[ReplacedDisk], None] = lambda error: None
+        """Called when the process has stopped because its disk was replaced."""
         """Called when the process has stopped because it heard another one of its name."""
         self.on_own: Callable[[Corel, Entry], None] = lambda log, entry: None
         """Called when a message of its own is about to enter its queue."""
@@ -109,7 +117,9 @@ class LogProcess(GroupProcess):
         return self.replica.log
 
     def next_incarnation(self, last: int) -> int:
-        return max(last + 1, WALL_CLOCK_MS + int(self._world.now))
+        """Begins at the wall clock in a new process, and counts on in the same one, as a node does."""
+        is_new_process, self._incarnation_life = self._incarnation_life != self.lives, self.lives
+        return max(last + 1, WALL_CLOCK_MS + int(self._world.now) if is_new_process else 0)
 
     def least_clock(self) -> int:
         return self.log.lines.clock
@@ -240,7 +250,7 @@ class LogProcess(GroupProcess):
             self.on_written()
             if self.replica is not None:  # else it has left while this was being written
                 self._execute(self.replica.persisted(effect.token), may_stop=True)
-        except (DiskError, OutOfReach) as error:
+        except _LEAVING as error:
             self._leave(error)
         self._apply_greens()
         self._wake_soon()
@@ -275,7 +285,7 @@ class LogProcess(GroupProcess):
                 self.on_twin(datagram.sender)
                 return
             super().take_in(datagram)
-        except (DiskError, OutOfReach) as error:
+        except _LEAVING as error:
             self._leave(error)
 
     def source_of(self, datagram: Datagram) -> str:
@@ -285,13 +295,13 @@ class LogProcess(GroupProcess):
     def tick(self) -> None:
         try:
             super().tick()
-        except (DiskError, OutOfReach) as error:
+        except _LEAVING as error:
             self._leave(error)
 
     def _resume(self) -> None:
         try:
             super()._resume()
-        except (DiskError, OutOfReach) as error:
+        except _LEAVING as error:
             self._leave(error)
 
     def _reserve(self, clock: int) -> None:
@@ -315,7 +325,7 @@ class LogProcess(GroupProcess):
         if self._under_way is effect.write and not self._is_postponed(lambda: self._stalled(effect)):
             self._leave(StalledDisk("a simulated write takes too long"))
 
-    def _leave(self, error: DiskError | OutOfReach) -> None:
+    def _leave(self, error: DiskError | OutOfReach | ReplacedDisk) -> None:
         """Leaves the others and stays away until the disk takes writes, as `RestartingDriver` does. A write that
         is under way goes on. A node that is out of reach of the others starts again."""
         if self.replica is None:
@@ -325,8 +335,16 @@ class LogProcess(GroupProcess):
             self._world.after(self.restart_ms, self.start)
             self.on_out_of_reach()
             return
+        if isinstance(error, ReplacedDisk):
+            self._stop_replaced(error)
+            return
         self._stop()
         self._go_away(error)
+
+    def _stop_replaced(self, error: ReplacedDisk) -> None:
+        self.is_stopped = True
+        self.crash()
+        self.on_replaced(error)
 
     def _go_away(self, error: DiskError) -> None:
         pause = self._coming_back.failed(error, self._world.now / 1_000.0)

@@ -8,7 +8,7 @@ from corel.disk_errors import DamagedLog
 from corel.learning import TakenOver, begun_anew, take_over
 from corel.message_queue import chained
 from corel.messages import EMPTY_DIGEST, Entry, identity_of
-from corel.storage import Image, Lines, LogWrite, Record, Yellow, restore
+from corel.storage import Image, Lines, LogSize, LogWrite, Record, Yellow, restore
 from tests.simulator.corel.disk_space import DiskSpace, record_bytes, write_bytes
 from transport.errors import BrokenInvariant
 
@@ -34,9 +34,10 @@ class MemoryLog:
         """The arrivals of messages that are truncated."""
 
     @property
-    def kept_bytes(self) -> int:
+    def size(self) -> LogSize:
         """How large the messages are that are kept."""
-        return record_bytes(record for record in self.messages if record.arrival not in self.deleted)
+        kept = (record for record in self.messages if record.arrival not in self.deleted)
+        return LogSize(record_bytes(kept), self.lines.cut)
 
     def tail_from(self, first: int) -> list[Record]:
         """Returns the green messages from this position on, which is not before the cut."""
@@ -55,18 +56,18 @@ class MemoryLog:
         kept = self._logged_from(0)
         self.rotten.add(kept[int(place * (len(kept) - 1))].arrival)
 
-    def take_over(self, source: MemoryLog, cut: int) -> None:
-        """Takes over the green prefix of another log, which has its messages from the cut on only."""
-        self.take_over_parts(source.lines, cut, source.green_digest(cut), source.tail_from(cut))
+    def take_over(self, node: str, source: MemoryLog, cut: int) -> None:
+        """Takes over the green prefix of another node's log, which has its messages from the cut on only."""
+        self.take_over_parts(node, source.lines, cut, source.green_digest(cut), source.tail_from(cut))
 
-    def take_over_parts(self, source: Lines, cut: int, digest: bytes, tail: Sequence[Record]) -> None:
-        """Takes over the green prefix of another log, whose digest at the cut is this, and which has these
-        messages from there on. There has to be room for both logs. Raises `NotAhead`, or `DiskError`, and nothing
-        has changed."""
+    def take_over_parts(self, node: str, source: Lines, cut: int, digest: bytes, tail: Sequence[Record]) -> None:
+        """Has this node take over the green prefix of another log, whose digest at the cut is this, and which has
+        these messages from there on. There has to be room for both logs. Raises `NotAhead`, or `DiskError`, and
+        nothing has changed."""
         own = self._logged_from(self.lines.open_from)
         for record in own:
             self._check(record.arrival)
-        taken = take_over(self.lines, own, source, cut, tail)
+        taken = take_over(node, self.lines, own, source, cut, tail)
         self._begin_with(taken, cut, digest, taken.records)
 
     def begin_anew(
@@ -123,7 +124,7 @@ class MemoryLog:
         logged = [record.entry() for record in records]
         for entry in logged:
             entry.body = None  # it is on disk
-        return restore(self.lines, self.yellow, logged, self.disk)
+        return restore(self.lines, self.yellow, logged, self.disk, self.size)
 
     def body(self, arrival: int) -> bytes:
         self._check(arrival)

@@ -44,6 +44,8 @@ from transport.codec import Codec
 SEEDS_MAX = 12
 """A test run looks at so many seeds for each."""
 
+_VOTE = "Vote(claim.voter_since, member.incarnation)"
+
 MUTANTS = [
     # Persist before you speak
     Mutant(
@@ -445,13 +447,55 @@ MUTANTS = [
     Mutant(
         "the elder of two disks of a node keeps its vote",
         (),
-        (Edit(recovery_plan, "doubts", "member.incarnation < participant.incarnation", "False"),),
+        (
+            Edit(
+                recovery_plan, "doubts", "Vote(claim.voter_since, member.incarnation) < participant.vote", "False"
+            ),
+        ),
         test=test_participation.test_the_elder_disk_of_a_node_that_was_replaced_does_not_vote,
+    ),
+    Mutant(
+        "the elder of two disks of a node is known by its incarnation only",
+        (),
+        (
+            Edit(
+                recovery_plan,
+                "doubts",
+                f"{_VOTE} < participant.vote",
+                "member.incarnation < participant.incarnation",
+            ),
+        ),
+        test=test_participation.test_nor_does_it_if_it_has_attempted_as_many_primary_components_as_the_new_one,
+    ),
+    Mutant(
+        "a vote that is restored is remembered with the commitment only",
+        (),
+        (
+            Edit(
+                view_recovery,
+                "make_plan",
+                "member.incarnation if member in restored else",
+                "0 if member in restored else",
+            ),
+        ),
+        test=test_participation.test_the_elder_disk_does_not_vote_however_often_its_node_is_started,
+    ),
+    Mutant(
+        "a disk that was replaced goes on with messages that cannot be merged",
+        (),
+        (Edit(ViewRecovery, "_check_mergeable", "if lost:", "if False:"),),
+        test=test_participation.test_an_elder_disk_stops_whose_messages_cannot_be_merged_and_the_others_go_on,
+    ),
+    Mutant(
+        "streams are folded away of which a member has messages that are not green",
+        (),
+        (Edit(ViewRecovery, "_fold_streams", "not is_open and ", ""),),
+        test=test_participation.test_the_messages_of_an_elder_disk_merge_as_long_as_their_stream_is_not_folded_away,
     ),
     Mutant(
         "an old copy of a disk keeps its vote",
         (),
-        (Edit(recovery_plan, "doubts", "number < participant.attempted", "False"),),
+        (Edit(recovery_plan, "doubts", "claim.attempted < participant.attempted", "False"),),
         test=test_participation.test_an_old_copy_of_a_disk_does_not_vote_where_somebody_knows_better,
     ),
     Mutant(
@@ -461,7 +505,7 @@ MUTANTS = [
             Edit(
                 ViewRecovery,
                 "_establish",
-                "remembering_attempt(self._joint_memory(), self._view.members)",
+                "remembering_attempt(self._joint_memory(), self._the_plan().votes)",
                 "self._joint_memory()",
             ),
         ),

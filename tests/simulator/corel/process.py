@@ -72,7 +72,7 @@ class CorelProcess(LogProcess):
             return
         self._applies_at = self._world.now + plan.every_ms
         self.tree_line = max(self.tree_line, self.log.lines.green - plan.lag)
-        self.machine_log.applied(self.tree_line, self.log.kept_bytes)
+        self.machine_log.applied(self.tree_line, self.log.size)
 
     # The state of another node
 
@@ -107,7 +107,7 @@ class CorelProcess(LogProcess):
             self._start_again()
 
     def _take_over(self, snapshot: Snapshot) -> None:
-        self.log.take_over_parts(snapshot.lines, snapshot.line, snapshot.digest, snapshot.tail)
+        self.log.take_over_parts(self.name, snapshot.lines, snapshot.line, snapshot.digest, snapshot.tail)
         self.tree_line, self.taken_over = snapshot.line, self.log.lines
 
     def _start_again(self) -> None:

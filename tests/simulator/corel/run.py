@@ -17,6 +17,7 @@ from corel.disk_errors import DamagedLog, DiskError
 from corel.effects import CorelEvent, Greened, Logged
 from corel.messages import Entry
 from corel.outbox import TooMuch
+from corel.recovery_plan import ReplacedDisk
 from corel.stages import Stage
 from corel.storage import LogWrite
 from kvstore.node.back_off import BACK_OFF_SECONDS_MAX
@@ -224,6 +225,7 @@ class CorelRun(GroupRun[CorelProcess]):
         process.on_left = partial(self._on_left, process)
         process.on_returned = partial(self._on_returned, process)
         process.on_twin = partial(self._on_twin, process)
+        process.on_replaced = partial(self._on_replaced, process)
         process.on_own = partial(self._on_own, process)
         process.on_left_behind = partial(self._on_left_behind, process)
         process.on_truncated = partial(self._on_truncated, process)
@@ -311,6 +313,11 @@ class CorelRun(GroupRun[CorelProcess]):
         if self._twins is None:
             raise Violation(f"{process.me} hears {twin}, and was the only one of its name")
         self._twins.stopped(process, twin)
+
+    def _on_replaced(self, process: CorelProcess, error: ReplacedDisk) -> None:
+        if self._twins is None:
+            raise Violation(f"{process.me} stops, and its disk was not replaced: {error}")
+        self._twins.stopped_as_replaced(process, error)
 
     def _on_left(self, process: CorelProcess, error: DiskError) -> None:
         self.coverage[f"left: {type(error).__name__}"] += 1

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
+from corel.recovery_plan import ReplacedDisk
 from kvstore.node.back_off import BACK_OFF_SECONDS_MAX
 from kvstore.node.coming_back import RETRY_SECONDS
 from tests.simulator.checkers import Violation
@@ -104,6 +105,12 @@ class Twins:
         if process is not self.elder:
             raise Violation(f"{process.me} at {process.address} stops because of {heard}, which is older")
         self._count("twins: the elder stops")
+
+    def stopped_as_replaced(self, process: CorelProcess, error: ReplacedDisk) -> None:
+        """A process has stopped itself, because what it has accepted cannot be merged any more."""
+        if process is not self.elder:
+            raise Violation(f"{process.me} at {process.address} stops, and its disk was not replaced: {error}")
+        self._count("twins: the elder stops, with messages that cannot be merged")
 
     def end_faults(self) -> None:
         self._has_faults = False

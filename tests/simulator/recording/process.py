@@ -11,7 +11,7 @@ from typing import Any
 
 from corel.disk_errors import DiskError
 from corel.effects import Greened, Persist, Queued, Reordered, StageChanged, Yellowed
-from corel.recovery_plan import OutOfReach
+from corel.recovery_plan import OutOfReach, ReplacedDisk
 from kvstore.node.recorder import Recorder
 from kvstore.store.green_state import Checkpoint, GreenState
 from tests.simulator.checkers import Violation
@@ -81,7 +81,7 @@ class RecordedProcess(CorelProcess):
         self.on_wiped()
         super().wipe(is_new_cluster)
 
-    def _leave(self, error: DiskError | OutOfReach) -> None:
+    def _leave(self, error: DiskError | OutOfReach | ReplacedDisk) -> None:
         if self.replica is not None and self.recorder is not None and isinstance(error, DiskError):
             self.recorder.note("stopped", reason="disk", detail=str(error))
         super()._leave(error)

@@ -294,7 +294,7 @@ class StoreProcess(CorelProcess):
             store.green.written(checkpoint)
         self._unreported = []
         if self._truncation is not None:
-            self.machine_log.applied(self.tree.line, self.log.kept_bytes)
+            self.machine_log.applied(self.tree.line, self.log.size)
         self._write_checkpoint()
         self._sleep_store()  # there is room to apply more
 
