@@ -87,8 +87,9 @@ def trouble(kind: Trouble, what: str = "") -> Problem:
 _SENTENCES = {
     Trouble.NO_PRIMARY: (
         503,
-        "This node is not in a primary component: fewer than a majority of the nodes are connected. Nothing was "
-        "accepted. Try another node, or write with ack=auto or ack=red, and read with read=green or read=red.",
+        "This node is not in a primary component: the nodes that are connected with it, and have votes, are no "
+        "majority. Nothing was accepted. Try another node, or write with ack=auto or ack=red, and read with "
+        "read=green or read=red.",
     ),
     Trouble.TIMEOUT: (
         503,

@@ -92,6 +92,12 @@ class Corel:
         return self._recovery.phase
 
     @property
+    def voters(self) -> tuple[str, ...]:
+        """The members whose votes count in this view; none as long as that is not known."""
+        plan = self._recovery.plan
+        return () if plan is None else plan.voters
+
+    @property
     def committed(self) -> int:
         """Last_Committed_Primary."""
         return self._state.committed

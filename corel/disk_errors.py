@@ -69,11 +69,18 @@ def explained(error: lmdb.Error, directory: Path) -> DiskError:
         return DiskFull(f"no room in {directory}: {error}. Make room; the node takes writes again by itself.")
     if isinstance(error, lmdb.ReadonlyError) or os.strerror(errno.EROFS) in text:
         return DiskError(f"{directory} cannot be written: {error}. Remount it writable; the node goes on then.")
+    if is_refused(error):
+        return DiskError(f"{directory} cannot be used: {error}. Do this as the user who runs the node.")
     if isinstance(error, lmdb.PanicError):
         return unusable(directory, error)
     if isinstance(error, _DAMAGE):
         return damaged(directory, str(error))
     return DiskError(f"{directory}: {error}")
+
+
+def is_refused(error: Exception) -> bool:
+    """Whether the operating system does not let this user do it."""
+    return any(os.strerror(number) in str(error) for number in (errno.EACCES, errno.EPERM))
 
 
 def damaged(directory: Path, why: str) -> DamagedLog:

@@ -19,7 +19,7 @@ from corel.checked_values import WrongChecksum, checked, pack, verified
 from corel.disk_errors import DiskError
 from corel.learning import TakenOver
 from corel.lmdb_log import LmdbLog, lock_directory
-from corel.lmdb_reading import CUT, LINES, META, YELLOW, key_of
+from corel.lmdb_reading import CUT, LINES, META, YELLOW, LmdbReader, key_of
 from corel.message_queue import chained
 from corel.messages import identity_of
 from corel.pinned_log import LINEAGE
@@ -27,8 +27,8 @@ from corel.storage import Lines, Record
 from corel.verification import UNCHECKED
 
 _TRANSFER = b"transfer"
-_WHOLE = "whole"
-"""What the record of the progress says when the log has been completed, and from then on."""
+_WHOLE = b"whole "
+"""What the record of the progress begins with when the log has been completed, and from then on."""
 _DATA, _READERS = "data.mdb", "lock.mdb"
 _BATCH_BYTES = 262_144
 
@@ -45,19 +45,7 @@ class LogBuilder(LmdbLog):
 
     def progress(self) -> Any:
         """Returns what the last transaction noted; None if there was none yet."""
-        with self.read(self._meta) as transaction:
-            value = transaction.get(_TRANSFER)
-        return None if value is None else self.unpack(value, META + _TRANSFER, "how far it has got")
-
-    @property
-    def replaces(self) -> bytes | None:
-        """Which state of the node's log this one is to take the place of (`state_of`); None if it has not been
-        completed."""
-        progress = self.progress()
-        if not (isinstance(progress, list) and progress[0] == _WHOLE):
-            return None
-        replaced: bytes = progress[1]
-        return replaced
+        return _noted_in(self)
 
     def note(self, progress: object) -> None:
         """Notes how far this has got."""
@@ -107,7 +95,7 @@ class LogBuilder(LmdbLog):
             self._put_meta(transaction, LINES, record_codec.lines_to_list(lines))
             self._put_meta(transaction, CUT, [lines.cut, cut_digest])
             self._put_meta(transaction, LINEAGE, list(lineage))
-            self._note(transaction, [_WHOLE, state_of(replaced)])
+            self._note(transaction, _WHOLE + state_of(replaced))
 
         self.update(put)
 
@@ -132,6 +120,19 @@ def _batches(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
         if size >= _BATCH_BYTES or end == len(records):
             yield records[first:end]
             first, size = end, 0
+
+
+def replaced_by(log: LmdbReader) -> bytes | None:
+    """Returns which state of the node's log a log that was built is to take the place of (`state_of`); None if it
+    has not been completed."""
+    noted = _noted_in(log)
+    return noted.removeprefix(_WHOLE) if isinstance(noted, bytes) else None
+
+
+def _noted_in(log: LmdbReader) -> Any:
+    with log.read(log.table("meta")) as transaction:
+        value = transaction.get(_TRANSFER)
+    return None if value is None else log.unpack(value, META + _TRANSFER, "how far it has got")
 
 
 def state_of(lines: Lines | None) -> bytes:

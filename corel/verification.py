@@ -16,7 +16,7 @@ import lmdb
 
 from corel import record_codec
 from corel.checked_values import WrongChecksum, unpack, verified
-from corel.disk_errors import damaged
+from corel.disk_errors import damaged, explained, is_refused
 from corel.lmdb_reading import CUT, FORMAT, IDENTITY, LINES, META
 from corel.messages import DIGEST_BYTES
 from corel.read_only_log import open_read_only
@@ -54,7 +54,7 @@ def verify(directory: Path, progress: Progress = lambda done, total: None) -> in
                 _verify_order(transaction, dict(tables), directory)
                 return records
     except lmdb.Error as error:
-        raise damaged(directory, str(error)) from error
+        raise (explained(error, directory) if is_refused(error) else damaged(directory, str(error))) from error
 
 
 def _verify_table(transaction: Any, name: bytes, table: Any, directory: Path, on_step: Callable[[], None]) -> int:

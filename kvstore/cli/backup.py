@@ -21,7 +21,8 @@ PART_SECONDS = ANSWER_SECONDS * 4
 def backup(url: str, path: Path, is_json: bool) -> int:
     """Writes the file, prints what is in it, and returns the exit status."""
     try:
-        with _client_of(url) as client, written(path) as writer, _opened(client) as snapshot:
+        # At the end, the file is renamed or removed before the snapshot is closed: the node may not answer then.
+        with _client_of(url) as client, _opened(client) as snapshot, written(path) as writer:
             progress = _copy(client, snapshot, writer)
     except (BackupFailed, DamagedSnapshot) as error:
         return fail(error, Exit.FAILED)

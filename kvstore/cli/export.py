@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from corel.disk_errors import Truncated
 from kvstore.cli.output import Exit, UsageError, fail, print_json_line
 from kvstore.cli.reading_process import ReadingFailed, Tell, read_apart
 from kvstore.log_schema import DIGEST_BYTES
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 
 _PROGRESS_STEP = 1_000
 """After how many messages progress is told."""
+
+ATTEMPTS_MAX = 5
+"""How often an export begins when the node truncates what was to be read next. A node truncates with its
+checkpoints, about once a second, so the next attempt has nearly a second for what the first had a moment for. Each
+begins where the log begins by then, if nothing was exported before."""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -63,6 +69,21 @@ def _print(found: dict[str, Any], as_json: bool) -> None:
 
 
 def _export(directory: Path, out: Path, bodies: bool, tell: Tell) -> None:
+    for _ in range(ATTEMPTS_MAX):
+        try:
+            return _export_once(directory, out, bodies, tell)
+        except Truncated as error:
+            first = error.first
+    raise ReadingFailed(
+        f"the node of {directory} truncates its log, up to {first:,} by now, sooner than it is read here: "
+        f"{ATTEMPTS_MAX} attempts were overtaken. Give the node more log.messages_kept and log.bytes_kept, or "
+        "export when less is written."
+    )
+
+
+def _export_once(directory: Path, out: Path, bodies: bool, tell: Tell) -> None:
+    """Exports the log as it is now. Raises `Truncated` if the node deletes what is to be read next. The finished
+    files of an attempt that ends like that stay, and the next one has to follow them without a gap."""
     from kvstore.cli.export_writer import ExportRefused, ExportWriter, Place, Source  # which need pyarrow
 
     read_ms = time.time_ns() // 1_000_000

@@ -163,6 +163,8 @@ class ExportWriter:
         parts = sorted(self._parts())
         if parts:
             self._beginning = self._read(parts[0][2], "beginning")
+        elif (earlier := self.earlier) is not None:  # which had no final rows: the next ones must follow it, too
+            self._beginning = Place(earlier.first, earlier.first_digest, earlier.revision)
         end, last = self._beginning.line, None
         for first, after, path in parts:
             if first != end:

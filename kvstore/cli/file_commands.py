@@ -56,12 +56,17 @@ def _add_restore(subparsers: Any) -> None:
     )
     restore.add_argument("--node", required=True, metavar="NAME", help="the node's name")
     restore.add_argument("--cluster", metavar="NAME", help="the cluster's name (default: that in the backup)")
+    restore.add_argument(
+        "--map-bytes",
+        metavar="NUMBER",
+        help="the node's log.map_bytes (default: that of a node, or more if the backup needs it)",
+    )
 
 
 def _restore(options: argparse.Namespace) -> int:
     from kvstore.cli.restore import restore  # which needs LMDB, and clients do not
 
-    return restore(options.file, options.data, options.node, options.cluster)
+    return restore(options.file, options.data, options.node, options.cluster, options.map_bytes)
 
 
 def _add_recover(subparsers: Any) -> None:
@@ -76,13 +81,16 @@ def _add_recover(subparsers: Any) -> None:
         "data", nargs="+", type=Path, metavar="DIR", help="what a node that is left has as --data; it is stopped"
     )
     recover.add_argument("--out", type=Path, required=True, metavar="FILE", help="what is written")
+    recover.add_argument(
+        "--lost", type=Path, metavar="FILE", help="write the ids of all messages that are lost to this file"
+    )
     recover.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def _recover(options: argparse.Namespace) -> int:
     from kvstore.cli.recover import recover  # which needs LMDB, and clients do not
 
-    return recover(options.data, options.out, options.yes)
+    return recover(options.data, options.out, options.yes, options.lost)
 
 
 def _add_verify(subparsers: Any) -> None:

@@ -33,8 +33,15 @@ class Tell(Protocol):
 def read_apart(directory: Path, unit: str, work: Callable[[Tell], None]) -> dict[str, Any]:
     """Runs `work` in a process of its own, with a bar that counts units, and returns what it told last. Raises
     `ReadingFailed` if it raised that or `DiskError`, or did not get to its end."""
-    if not (directory / "data.mdb").exists():
-        raise UsageError(f"{directory} has no data.mdb: give the --data directory of a node.")
+    try:
+        is_there = (directory / "data.mdb").exists()
+    except OSError as error:
+        raise ReadingFailed(
+            f"{directory} cannot be read: {error.strerror}. Do this as the user who runs the node."
+        ) from error
+    if not is_there:
+        what = "has no data.mdb" if directory.exists() else "does not exist"
+        raise UsageError(f"{directory} {what}: give the --data directory of a node.")
     reading, writing = os.pipe()
     sys.stdout.flush()
     child = os.fork()

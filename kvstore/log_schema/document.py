@@ -59,6 +59,11 @@ log has fewer green messages, or if the digest of the green order where the last
 messages never change, so the last two mean an older copy of the directory, or a broken promise. Export such a log
 to another directory: both can be audited.
 
+A node deletes what is beyond `log.messages_kept` and `log.bytes_kept`. A first export begins where the log begins
+(`first` of the manifest); if the node deletes what comes next before it is read, the export begins again, at most
+five times. A later export continues the earlier ones without a gap, and is refused if what is between them has
+been deleted: export to another directory then, and in future more often.
+
 An export that is interrupted or killed, or that finds no room, is continued by the same command. At most one
 segment is lost. Files that are being written have a `_` before their names, which Spark skips. A tail without a
 manifest is of a run that was killed, and the next run removes it. Two exports to one directory at the same time

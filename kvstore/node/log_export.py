@@ -2,7 +2,10 @@
 
 What is read at one moment is where the lines are, and which messages are not green, in which order. Everything
 before that in the order is read afterwards, in short transactions: it cannot change. What became of the writes is
-known up to the line of the state on disk, and rows are final up to there."""
+known up to the line of the state on disk, and rows are final up to there.
+
+A node that runs goes on truncating, and deletes what became of writes together with their messages. Records that
+were read ahead are still here then, so what is missing is damage only if its position is still kept."""
 
 from __future__ import annotations
 
@@ -11,10 +14,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from corel import Color, Lines, Record, is_bound
+from corel.disk_errors import Truncated
 from corel.read_only_log import GreenMessage, ReadOnlyLog
 from kvstore.log_schema import FIRST_DIGEST
 from kvstore.node.exported_rows import Row, exported_row, revision_after
 from kvstore.node.lmdb_tree import LmdbTree
+from kvstore.store import Fate
 
 
 class Beginning(NamedTuple):
@@ -26,7 +31,8 @@ class Beginning(NamedTuple):
 
 
 class LogExport:
-    """The log of one node as it was when this was made. Everything may raise `DiskError`."""
+    """The log of one node as it was when this was made. Everything may raise `DiskError`: `Truncated` if the node
+    has deleted meanwhile what was to be read."""
 
     def __init__(self, directory: Path) -> None:
         self._log = ReadOnlyLog(directory)
@@ -71,8 +77,7 @@ class LogExport:
         if not cut:
             return Beginning(0, FIRST_DIGEST, 0)
         for message in self._log.green_messages(cut, self.final):
-            fate = self._tree.fate(message.record.id)
-            for outcome in () if fate is None else fate.outcomes:
+            for outcome in self._fate(message.position, message.record).outcomes:
                 if revision := revision_after(0, [outcome]):
                     return Beginning(cut, self._log.green_digest(cut), revision - 1)
         return Beginning(cut, self._log.green_digest(cut), self._tree.revision)
@@ -109,14 +114,27 @@ class LogExport:
         return self._final_row(position, record, revision, digest, with_body)
 
     def _final_row(self, position: int, record: Record, revision: int, digest: bytes, with_body: bool) -> Row:
-        fate = self._tree.fate(record.id)
-        if fate is None or fate.position != position:
-            raise self._log.damaged(f"what became of {record.id} at {position} is missing")
+        fate = self._fate(position, record)
         after = revision_after(revision, fate.outcomes)
         try:
             return exported_row(position, record, Color.GREEN, fate.outcomes, after, digest, with_body)
         except ValueError:
             raise self._log.damaged(f"what became of the writes of {record.id} is not of those writes") from None
+
+    def _fate(self, position: int, record: Record) -> Fate:
+        """Returns what became of a message whose outcomes are on disk, if they are still kept."""
+        fate = self._tree.fate(record.id)
+        if fate is None or fate.position != position:
+            self._check_kept(position)
+            raise self._log.damaged(f"what became of {record.id} at {position} is missing")
+        return fate
+
+    def _check_kept(self, position: int) -> None:
+        """Raises `Truncated` if the node has deleted this position since it was read."""
+        with self._log.read(self._log.table("meta")) as transaction:
+            first = self._log.beginning(transaction).line
+        if position < first:
+            raise Truncated(self._log.directory, first)
 
     def _check_revision(self, position: int, revision: int) -> None:
         if position == self.final - 1 and revision != self._tree.revision:

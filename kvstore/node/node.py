@@ -22,7 +22,7 @@ from kvstore.node.metrics import Metrics
 from kvstore.node.milestones import Milestones
 from kvstore.node.open_snapshots import OpenSnapshots
 from kvstore.node.restarting import RestartingDriver
-from kvstore.node.status import LogEntry, LogPage, NodeStatus
+from kvstore.node.status import LogEntry, LogPage, NodeStatus, vote_warnings
 from kvstore.store import (
     Ack,
     Answer,
@@ -234,7 +234,11 @@ class Node:
             trouble=None if trouble is None else str(trouble),
             learning=restarting.learning,
             disk_usage=usage,
-            warnings=(*warnings_of(usage).values(), *_journal_warnings(restarting.lost_events)),
+            warnings=(
+                *warnings_of(usage).values(),
+                *_journal_warnings(restarting.lost_events),
+                *vote_warnings(log),
+            ),
             dropped_datagrams={
                 str(reason): count for reason, count in driver.telemetry.peer_errors.counts.items()
             },

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from corel import Lines, Record, TakenOver, begun_anew, take_over
 from corel.disk_errors import DamagedLog, DiskError
-from corel.log_building import LogBuilder, remove_log, replace_log, state_of
+from corel.log_building import LogBuilder, remove_log, replace_log, replaced_by, state_of
 from corel.pinned_log import PinnedLog
 from corel.read_only_log import ReadOnlyLog
 from kvstore.node.copied_state import CopiedState
@@ -220,7 +220,7 @@ def settle(directory: Path, cluster: str, node: str, map_bytes: int) -> bool:
         remove_log(incoming)
         return False
     log = LogBuilder(incoming, cluster, node, map_bytes=map_bytes)
-    replaces = log.replaces
+    replaces = replaced_by(log)
     log.close()
     if replaces is None:
         return False

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from corel import Inspected, Phase, Stage
+from corel import Corel, Inspected, Phase, Stage
 from corel.lmdb_log import DiskUsage
 from kvstore.node.learning import LearningStatus
 from kvstore.node.snapshot_format import LineageEntry
@@ -76,3 +76,18 @@ class LogPage(NamedTuple):
     entries: list[LogEntry]
     following: int
     """The position after the last entry, where the next page begins."""
+
+
+def vote_warnings(log: Corel) -> list[str]:
+    """Says why there is no primary component although all nodes are connected."""
+    roster, voters = log.roster, log.voters
+    is_whole = {member.name for member in log.view.members} == set(roster.weights)
+    if log.stage is not Stage.NON_PRIMARY or not is_whole or roster.is_majority(voters):
+        return []
+    counted = ", ".join(voters) or "none"
+    others = ", ".join(sorted(set(roster.weights) - set(voters)))
+    return [
+        f"All nodes are connected, and those whose votes count ({counted}) are no majority: the disks of {others} "
+        "are new, or are copies. Bring back the disks that they had. If these are lost for good, stop all nodes "
+        "and use corelkv recover."
+    ]

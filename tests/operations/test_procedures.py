@@ -136,8 +136,11 @@ PLACES = {
 
 def restore(cluster: Cluster, file: Path) -> None:
     """Walks through "Restoring a cluster" from step 2 on; the nodes are stopped, and their directories away."""
-    [command] = commands("Restoring a cluster")
+    make_directory, restore = commands("Restoring a cluster")
+    assert make_directory == "install -d -o corelkv -g corelkv -m 0700 /var/lib/corelkv"
     for node in cluster:
+        subprocess.run(["install", "-d", "-m", "0700", str(node.data)], check=True)
+        command = restore.removeprefix("sudo -u corelkv /opt/corelkv/bin/")
         run(command, file=file, data=node.data, node=f"--node {node.name}")
         node.start()
     for node in cluster:

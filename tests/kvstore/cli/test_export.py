@@ -16,11 +16,14 @@ from typing import Any
 import pytest
 
 from corel.lmdb_log import LmdbLog
+from kvstore.cli import export as exporting
 from kvstore.cli.main import main
 from kvstore.cli.output import Exit
+from kvstore.node import LogExport
 from tests.api.cluster import eventually
 from tests.kvstore.cli.exports import final_of, tail_of
 from tests.kvstore.cli.terminal import Terminal, plain
+from tests.kvstore.node.busy_logs import truncate_apart
 from tests.kvstore.node.made_logs import MadeLog, body_of, made_log
 from tests.small_disks import mounted
 
@@ -115,7 +118,7 @@ def test_several_nodes_are_exported_and_one_that_cannot_be_is_named(
     assert main(["export", str(data), *directories, "--out", str(out)]) == Exit.FAILED
     printed = capfd.readouterr()
     assert [line.split(":")[0] for line in printed.out.splitlines()] == ["a", "b"]
-    assert "nowhere has no data.mdb: give the --data directory of a node" in printed.err
+    assert "nowhere does not exist: give the --data directory of a node" in printed.err
     assert f"{path} is damaged (messages 0 has a wrong checksum). Move the directory away" in printed.err
     assert manifest_of(out, node="b")["length"] == 0
 
@@ -144,6 +147,68 @@ def test_a_place_that_cannot_be_written_is_named(
     (tmp_path / "file").touch()
     assert main(["export", str(data), "--out", str(tmp_path / "file")]) == Exit.FAILED
     assert "file cannot be written: File exists. Mend that" in capfd.readouterr().err
+
+
+# While the node truncates
+
+
+def truncating(monkeypatch: pytest.MonkeyPatch, *cuts: int) -> None:
+    """Lets the node truncate its log up to these lines, each time just after an attempt has read where the log
+    begins."""
+    following = iter(cuts)
+
+    def log_of(directory: Path) -> LogExport:
+        log = LogExport(directory)
+        if (cut := next(following, None)) is not None:
+            truncate_apart(directory, cut)
+        return log
+
+    monkeypatch.setattr(exporting, "LogExport", log_of)
+
+
+def test_a_first_export_that_the_node_overtakes_begins_again_where_the_log_begins_then(
+    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_log(tmp_path / "data", 40, batch=5)
+    assert main(["export", str(tmp_path / "data"), "--out", str(tmp_path / "whole")]) == Exit.OK
+    truncating(monkeypatch, 10, 20)
+    assert main(["export", str(tmp_path / "data"), "--out", str(out)]) == Exit.OK
+    rows = final_of(out / "a")
+    assert rows[:20] == final_of(tmp_path / "whole" / "a")[20:]
+    assert [row["position"] for row in rows] == list(range(20, 42))
+    assert manifest_of(out)["first"] == 20
+
+
+def test_an_export_that_the_node_overtakes_every_time_says_what_to_do(
+    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    made_log(tmp_path / "data", 40, batch=5)
+    truncating(monkeypatch, *range(5, 5 * exporting.ATTEMPTS_MAX + 5, 5))
+    assert main(["export", str(tmp_path / "data"), "--out", str(out)]) == Exit.FAILED
+    printed = capfd.readouterr().err
+    assert "up to 25 by now, sooner than it is read here: 5 attempts were overtaken" in printed
+    assert "damaged" not in printed
+
+
+@pytest.mark.parametrize("exported", [0, 10])
+def test_what_is_truncated_after_the_last_export_is_said_to_be_missing(
+    out: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    exported: int,
+) -> None:
+    made_log(tmp_path / "data", exported, batch=5)
+    arguments = ["export", str(tmp_path / "data"), "--out", str(out)]
+    assert main(arguments) == Exit.OK
+    log = MadeLog(tmp_path / "data")
+    for _ in range(6):
+        log.add([body_of(n) for n in range(5)])
+        log.turn_green(5)
+    log.close()
+    truncating(monkeypatch, 20)
+    assert main(arguments) == Exit.FAILED
+    assert f"begins at message 20 by now, and {out / 'a'} ends at {exported}: what is" in capfd.readouterr().err
 
 
 # Green is final

@@ -105,6 +105,16 @@ def test_a_log_that_was_cut_begins_where_it_was_cut_also_when_the_cut_moves_on(t
     assert final_of(tmp_path / "a") == as_read(rows[5:])
 
 
+def test_after_a_run_without_final_rows_the_next_begins_where_that_ended(tmp_path: Path) -> None:
+    rows = final_rows(0, 12)
+    beginning = Place(5, rows[4]["digest"].hex(), rows[4]["revision"])
+    with ExportWriter(tmp_path, SOURCE, beginning=beginning) as writer:
+        writer.finish(figures(5, 5, 5), [])
+    later = Place(9, rows[8]["digest"].hex(), rows[8]["revision"])
+    with ExportWriter(tmp_path, SOURCE, beginning=later) as writer:
+        assert writer.place == beginning
+
+
 @pytest.mark.usefixtures("small_segments")
 def test_a_run_that_does_not_finish_keeps_its_finished_segments_and_nothing_else(tmp_path: Path) -> None:
     rows = final_rows(0, 21)

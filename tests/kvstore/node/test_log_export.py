@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from corel.disk_errors import DiskError
+from corel.disk_errors import DiskError, Truncated
 from kvstore.log_schema import FIRST_DIGEST
 from kvstore.node import LogExport, Row
 from kvstore.node.lmdb_tree import LmdbTree
 from kvstore.store import Checkpoint, Fate, Increment, Outcome, RevisionIs, Verdict, Write, encode_write
 from kvstore.store.write_codec import encode_batch
+from tests.kvstore.node.busy_logs import truncate_apart
 from tests.kvstore.node.made_logs import GENERATION, MadeLog, body_of, made_log
 
 
@@ -63,6 +64,21 @@ def test_a_log_that_was_cut_is_exported_from_its_cut_on_as_if_it_were_whole(tmp_
     assert list(export.rows(line, revision, digest)) == whole[20:]
     with pytest.raises(DiskError, match="20"):
         list(export.rows(19, 0, whole[18]["digest"]))
+    export.close()
+
+
+def test_what_a_running_node_truncates_meanwhile_is_not_taken_for_damage(tmp_path: Path) -> None:
+    log = MadeLog(tmp_path)
+    for _ in range(8):
+        log.add([body_of(n) for n in range(5)])
+        log.turn_green(5)
+    export = LogExport(log.closed())
+    rows = export.rows(0, 0, FIRST_DIGEST)
+    assert next(rows)["position"] == 0
+    truncate_apart(tmp_path, 20)  # the next message is in memory already, and what became of it is not
+    with pytest.raises(Truncated) as truncated:
+        next(rows)
+    assert truncated.value.first == 20
     export.close()
 
 
