@@ -10,8 +10,10 @@ itself that it has *learned* of the primary component: whoever was in it knows m
 counts. What was green in an earlier component was in the queue to which the members of that one committed (its
 *base*), and the line is not before the end of that. So its own yellow messages are green now, or are red ones.
 
-A cluster that was begun anew from a backup has green messages before its first primary component. An empty disk
-takes these over too: a majority may need its node. It knows of no primary component then, as before."""
+A cluster that was begun anew from a backup has green messages before its first primary component, and cannot
+retransmit them: its logs are cut there. An empty disk takes these over too, since a majority may need its node. It
+knows of no primary component then, as before. (A disk that an older version wrote does not know either which
+primary component was established. It is not cut before it does, so nobody needs to take over what it has.)"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ class TakenOver(NamedTuple):
 def check_ahead(own: Lines, source: Lines) -> None:
     """Raises `NotAhead` unless the log of `source` can be taken over by the node with these lines."""
     is_empty = not (own.green or own.committed)
-    if not source.established and not (is_empty and source.green and not source.committed):
+    if not source.established and not (is_empty and source.cut):
         raise NotAhead("the other node knows of no primary component that was established")
     if _is_bound(own) and own.generation != source.generation:
         raise NotAhead("the other node belongs to another generation of the cluster")

@@ -123,7 +123,10 @@ class LmdbReader:
         stats = [transaction.stat(table) for table in (self._messages, self._order)]
         pages = ("branch_pages", "leaf_pages", "overflow_pages")
         size_bytes = sum(stat["psize"] * sum(stat[kind] for kind in pages) for stat in stats)
-        return LogSize(size_bytes, self.beginning(transaction).line)
+        with transaction.cursor(db=self._messages) as cursor:
+            first = int.from_bytes(cursor.key(), "big") if cursor.first() else None
+        messages = 0 if first is None else self._lines(transaction).next_arrival - first
+        return LogSize(size_bytes, messages)
 
     def body(self, arrival: int) -> bytes:
         return self.record(arrival).body

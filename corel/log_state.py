@@ -49,7 +49,7 @@ class LogState:
         """A green line, and incarnations by node: once every node's green line on disk has reached this one, the
         streams of these nodes up to these incarnations can be folded away."""
         self._config = config
-        self._message_bytes = _average(image.size, image.lines.green)
+        self._message_bytes = _average(image.size)
         """How large a message is on disk, on average over the log."""
         self._invariants = Invariants(self.queue) if config.debug_invariants else None
 
@@ -77,7 +77,7 @@ class LogState:
         """Raises the cut as far as the retention allows. The layer above needs nothing before `line`: not for a
         restart, nor for what it hands out. `size` is how large the log is on disk."""
         config, green = self._config, self.writer.green_on_disk
-        self._message_bytes = _average(size, green)
+        self._message_bytes = _average(size)
         if not self.established:
             return
         least = 2 * config.recovery_messages_max  # whoever is in reach now still is when its view begins
@@ -133,6 +133,6 @@ class LogState:
         )
 
 
-def _average(size: LogSize, green: int) -> float:
-    """Returns how large a message is on disk. What has been cut off and is not deleted yet counts too."""
-    return size.size_bytes / max(1, green - size.beginning)
+def _average(size: LogSize) -> float:
+    """Returns how large a message is on disk."""
+    return size.size_bytes / max(1, size.messages)

@@ -134,9 +134,9 @@ class LogSize(NamedTuple):
     """How large a log is on disk."""
 
     size_bytes: int
-    beginning: int
-    """The position of the first message of the green order that is still on disk. What has been cut off is
-    deleted little by little, so this may be far before the cut."""
+    messages: int
+    """How many messages are on disk, green or not. What has been cut off is deleted little by little, so there may
+    be far more than are kept."""
 
 
 EMPTY_LOG = LogSize(0, 0)

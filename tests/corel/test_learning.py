@@ -294,9 +294,9 @@ def test_bytes_cut_the_log_too_but_not_what_a_node_in_reach_may_lack() -> None:
     cluster.submit("a", " ".join("abcdefghijklmnop"))
     cluster.run()
     cluster.flush("a")
-    cluster["a"].applied(16, LogSize(1_600, 0))
+    cluster["a"].applied(16, LogSize(1_600, 16))
     assert cluster["a"].cut == 11
-    cluster["a"].applied(16, LogSize(160_000, 0))
+    cluster["a"].applied(16, LogSize(160_000, 16))
     assert cluster["a"].cut == 12, "twice what a node in reach may lack"
 
 
@@ -325,7 +325,7 @@ def test_what_is_kept_does_not_depend_on_how_fast_the_rest_is_deleted() -> None:
     state = LogState(restore(Lines(green=green, established=1), Yellow(), ()), CorelConfig(messages_kept=kept))
     beginning = 0
     for _ in range(20):
-        state.truncate(green, LogSize((green - beginning) * 2_048, beginning))
+        state.truncate(green, LogSize((green - beginning) * 2_048, green - beginning))
         assert green - state.cut == kept
         assert green - state.floor == CorelConfig().recovery_messages_max
         beginning += 1_024
@@ -333,7 +333,7 @@ def test_what_is_kept_does_not_depend_on_how_fast_the_rest_is_deleted() -> None:
 
 def test_a_node_knows_from_its_start_how_large_its_messages_are() -> None:
     """It has not written a checkpoint yet: a view must not bring anybody up by gigabytes."""
-    size = LogSize(10_000 * 1_048_576, 0)
+    size = LogSize(10_000 * 1_048_576, 10_000)
     image = restore(Lines(green=10_000, established=1), Yellow(), (), size=size)
     assert LogState(image, CorelConfig()).floor == 10_000 - 32
 
@@ -352,3 +352,17 @@ def test_an_empty_disk_takes_nothing_over_from_who_has_committed_and_cannot_tell
     source = Lines(committed=5, green=10, generation=b"x" * 16)
     with pytest.raises(NotAhead, match="no primary component that was established"):
         check_ahead(Lines(), source)
+
+
+def test_but_it_does_from_who_has_committed_in_a_cluster_that_was_restored_and_is_cut_at_its_beginning() -> None:
+    """Seed 1186 of the simulator: the first primary component was committed to and not established, and a majority
+    needs the nodes with empty disks."""
+    check_ahead(Lines(), Lines(committed=1, green=10, cut=10, generation=b"x" * 16))
+
+
+def test_messages_that_are_not_green_do_not_make_the_others_seem_larger() -> None:
+    """Seed 1150 of the simulator: a node starts with many messages of which few are green. When all are, whoever
+    lacks them is in reach, if their bytes are within the bound."""
+    size = LogSize(2_000 * 10_000, 2_000)
+    image = restore(Lines(green=1_000, established=1), Yellow(), (), size=size)
+    assert LogState(image, CorelConfig(recovery_bytes_max=800 * 10_000)).floor == 1_000 - 800

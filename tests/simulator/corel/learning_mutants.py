@@ -44,7 +44,7 @@ MUTANTS = [
     Mutant(
         "how large a message is depends on what is to be deleted",
         (),
-        (Edit(LogState, "truncate", "_average(size, green)", "size.size_bytes / max(1, green - self.cut)"),),
+        (Edit(LogState, "truncate", "_average(size)", "size.size_bytes / max(1, green - self.cut)"),),
         test=test_learning.test_what_is_kept_does_not_depend_on_how_fast_the_rest_is_deleted,
     ),
     Mutant(
@@ -85,7 +85,7 @@ MUTANTS = [
     Mutant(
         "nothing is handed out before the first primary component of a restored cluster",
         (),
-        (Edit(learning, "check_ahead", "not (is_empty and source.green and not source.committed)", "True"),),
+        (Edit(learning, "check_ahead", "not (is_empty and source.cut)", "True"),),
         test=test_learning.test_an_empty_disk_takes_over_what_a_restored_cluster_begins_with_where_a_majority_needs_it,
     ),
     Mutant(

@@ -36,8 +36,8 @@ class MemoryLog:
     @property
     def size(self) -> LogSize:
         """How large the messages are that are kept."""
-        kept = (record for record in self.messages if record.arrival not in self.deleted)
-        return LogSize(record_bytes(kept), self.lines.cut)
+        kept = [record for record in self.messages if record.arrival not in self.deleted]
+        return LogSize(record_bytes(kept), len(kept))
 
     def tail_from(self, first: int) -> list[Record]:
         """Returns the green messages from this position on, which is not before the cut."""
