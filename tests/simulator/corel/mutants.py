@@ -555,7 +555,7 @@ MUTANTS = [
             Edit(
                 LogProcess,
                 "next_incarnation",
-                "max(last + 1, WALL_CLOCK_MS + int(self._world.now))",
+                "max(last + 1, WALL_CLOCK_MS + int(self._world.now) if is_new_process else 0)",
                 "max(last, 1)",
             ),
         ),
