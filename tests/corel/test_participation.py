@@ -73,9 +73,10 @@ def test_a_vote_that_is_doubted_does_not_count_unless_enough_others_restore_it()
     assert machine("a") in make_plan({machine("a"): doubted, **others}, ROSTER).restored
 
 
-def test_the_elder_disk_of_a_node_that_was_replaced_does_not_vote() -> None:
-    """c was only cut off when it was replaced. The new one gets the vote in a primary component that b attempts
-    and does not commit to; then b restarts on the elder's side."""
+def with_the_elder_disk_of_c_put_back() -> tuple[LogCluster, int]:
+    """Returns a cluster whose node c was only cut off when its disk was replaced. The new one gets the vote in a
+    primary component that b attempts and does not commit to. Then c, which is down, has its elder disk again; the
+    incarnation with which that ran last is returned too."""
     cluster = primary("abc")
     cluster.settle("ab", "c")
     elder, incarnation = deepcopy(cluster.disk("c").log), cluster["c"].me.incarnation
@@ -90,6 +91,12 @@ def test_the_elder_disk_of_a_node_that_was_replaced_does_not_vote() -> None:
     cluster.disk("b").release()
     cluster.crash("c")
     cluster.put_back_disk("c", elder)
+    return cluster, incarnation
+
+
+def test_the_elder_disk_of_a_node_that_was_replaced_does_not_vote() -> None:
+    """b restarts on the elder's side."""
+    cluster, incarnation = with_the_elder_disk_of_c_put_back()
     cluster.start("c", incarnation)
     cluster.restart("b")
     cluster.settle("bc", "a")
@@ -160,20 +167,8 @@ def elder_of_c(cluster: LogCluster) -> MemoryLog:
 
 
 def test_the_elder_disk_does_not_vote_however_often_its_node_is_started() -> None:
-    """b has attempted with the new disk of c, and not committed."""
-    cluster = primary("abc")
-    cluster.settle("ab", "c")
-    elder = deepcopy(cluster.disk("c").log)
-    cluster.crash("c")
-    cluster.replace_disk("c")
-    cluster.start("c")
-    cluster.views("abc")
-    cluster.run_until(lambda: any(isinstance(payload, Attempt) for payload in cluster.outgoing("b")))
-    cluster.disk("b").hold()
-    cluster.run()
-    cluster.disk("b").release()
-    cluster.crash("c")
-    cluster.put_back_disk("c", elder)
+    """Its last start is the newest one that there is."""
+    cluster, _ = with_the_elder_disk_of_c_put_back()
     cluster.start("c")
     cluster.restart("b")
     cluster.settle("bc", "a")
