@@ -80,6 +80,7 @@ def take_over(
     kept = [record for record in own_messages if record.id.sequence > last_of(record)]
     records = tuple([record._replace(arrival=arrival, primary=0) for arrival, record in enumerate([*tail, *kept])])
     binding = source if _is_bound(source) else own
+    memories = [one.participants for one in (own, source) if one.generation == binding.generation]
     lines = Lines(
         committed=source.established,
         attempted=own.attempted,
@@ -96,7 +97,7 @@ def take_over(
         clock=max(own.clock, source.clock),
         attempted_view=NO_VIEW if binding is source else own.attempted_view,
         generation=binding.generation,
-        participants=joint_memory([own.participants, source.participants]),
+        participants=joint_memory(memories),
         cut=cut,
         is_learned=source.established > 0,
         established=source.established,

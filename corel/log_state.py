@@ -59,7 +59,10 @@ class LogState:
         return is_bound(self.committed, self.generation, self.attempted_view)
 
     def bind(self, generation: bytes) -> None:
-        """Binds the node to the generation of a cluster that it has met, before it takes any message of it."""
+        """Binds the node to the generation of a cluster that it has met, before it takes any message of it. What
+        it remembers of attempts in another one says nothing of the disks of this one."""
+        if generation != self.generation:
+            self.participants = ()
         self.generation, self.attempted_view = generation, NO_VIEW
         self.writer.touch()
 

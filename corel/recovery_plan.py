@@ -21,7 +21,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from corel.messages import MessageId, State, Stream, identity_of
-from corel.participation import Claim, Doubt, Vote, doubts, joint_memory
+from corel.participation import Claim, Doubt, Participants, Vote, doubts, joint_memory
 from corel.quorum import Roster
 from transport import BrokenInvariant, Machine
 
@@ -104,6 +104,8 @@ class Plan:
     votes: Mapping[str, Vote]
     """By which disk, and which start of it, each member votes once all have recovered. Who has its vote restored
     has it from this incarnation on."""
+    memory: Participants
+    """What the members together remember of who took part in primary components of this generation."""
     doubts: Mapping[Machine, Doubt]
     """The members whose votes do not count, or have to be restored, because others remember more than their disks
     do."""
@@ -156,7 +158,8 @@ def make_plan(states: Mapping[Machine, State], roster: Roster) -> Plan:
     if laggards:
         raise OutOfReach(laggards, set(members) - set(laggards))
     priority_from = min([max(cut, states[member].green) for member in others], default=None)
-    memory = joint_memory(state.participants for state in states.values())
+    generation = _generation(states.values())
+    memory = joint_memory(state.participants for state in states.values() if state.generation == generation)
     claims = {member: Claim(state.voter_since, state.attempted) for member, state in states.items()}
     doubted = doubts(claims, memory)
     voters = [member for member in members if states[member].is_voter and member not in doubted]
@@ -182,8 +185,9 @@ def make_plan(states: Mapping[Machine, State], roster: Roster) -> Plan:
             )
             for member in members
         },
+        memory=memory,
         doubts={member: doubt for member, doubt in doubted.items() if states[member].is_voter},
-        generation=_generation(states.values()),
+        generation=generation,
         is_generation_final=any(state.is_bound for state in states.values()),
         established=established,
     )

@@ -15,14 +15,7 @@ from corel.config import CorelConfig
 from corel.effects import CorelEffect, CorelEvent, Multicast, Queued, Reordered, StageChanged, Yellowed
 from corel.log_state import LogState
 from corel.messages import Attempt, Color, Commit, GreenDigests, Payload, Priority, Reds, State, is_folded
-from corel.participation import (
-    DOUBTS,
-    Participants,
-    joint_memory,
-    remembering_attempt,
-    remembering_commitment,
-    unmergeable,
-)
+from corel.participation import DOUBTS, remembering_attempt, remembering_commitment, unmergeable
 from corel.quorum import Roster
 from corel.recovery_plan import Contradiction, Plan, ReplacedDisk, make_plan
 from corel.recovery_transfer import RecoveryTransfer
@@ -328,7 +321,7 @@ class ViewRecovery:
         """Phase one: the attempt is sent once it is on disk."""
         state = self._state
         state.attempted = self._the_plan().attempted + 1
-        state.participants = remembering_attempt(self._joint_memory(), self._the_plan().votes)
+        state.participants = remembering_attempt(self._the_plan().memory, self._the_plan().votes)
         if not state.is_bound:
             state.attempted_view, state.generation = self._view.id, self._the_plan().generation
         self._writer.touch()
@@ -391,9 +384,6 @@ class ViewRecovery:
         """Has the yellow zone written as it is now."""
         self._writer.decide_yellow()
         effects.append(Yellowed(self._queue.green, tuple(self._queue.yellow), self._view.id))
-
-    def _joint_memory(self) -> Participants:
-        return joint_memory(state.participants for state in self._states.values())
 
     # Streams of old incarnations
 

@@ -9,12 +9,13 @@ import pytest
 
 from corel.config import CorelConfig
 from corel.effects import StageChanged
-from corel.messages import EMPTY_DIGEST, NO_IDENTITY, NO_VIEW
+from corel.messages import EMPTY_DIGEST, NO_IDENTITY, NO_VIEW, Attempt
 from corel.recovery_plan import Contradiction, make_plan
 from corel.stages import Phase, Stage
 from corel.storage import Lines
 from tests.corel.builders import ROSTER, machine, state
 from tests.corel.harness import LogCluster
+from tests.corel.test_learning import learn
 from tests.simulator.corel.memory_log import MemoryLog
 from transport.messages import ViewId
 
@@ -98,6 +99,54 @@ def test_an_empty_disk_adopts_the_generation_that_it_meets() -> None:
     cluster.settle("abc")
     assert cluster["c"].generation == cluster["a"].generation != b""
     assert cluster.disks["c"].log.lines.generation == cluster["a"].generation
+
+
+# What is remembered of attempts in another generation
+
+
+def with_memories_of_an_old_cluster() -> LogCluster:
+    """Returns a new cluster of a and b, and c with its disk from an old one, in which the vote of b was to be
+    restored by an attempt at a primary component that nobody committed to. So c is bound to no generation."""
+    old = LogCluster("abc")
+    old.crash("b")
+    old.replace_disk("b")
+    old.start("b")
+    old.views("abc")
+    old.run_until(lambda: any(isinstance(payload, Attempt) for payload in old.outgoing("c")))
+    left_over = old.disk("c").log
+    assert [one.voter_since > 0 for one in left_over.lines.participants] == [False, True, False]
+    new = LogCluster("abc")
+    new.checkers = []  # they speak of one history
+    for name in "ab":
+        new.disks[name].log = MemoryLog(Lines(is_voter=True), f"{name} bootstrapped anew")
+        new.restart(name)
+    new.disks["c"].log = copy.deepcopy(left_over)
+    new.restart("c")
+    new.settle("ab", "c")
+    assert new.stages("ab") == {Stage.PRIMARY}
+    return new
+
+
+def test_what_a_node_remembers_of_another_cluster_makes_nobody_doubtful() -> None:
+    cluster = with_memories_of_an_old_cluster()
+    cluster.settle("bc", "a")
+    assert cluster.stages("bc") == {Stage.PRIMARY}
+
+
+def test_a_node_forgets_its_attempts_in_another_cluster_when_it_is_bound() -> None:
+    cluster = with_memories_of_an_old_cluster()
+    cluster.views("bc", "a")
+    cluster.run_until(lambda: cluster.disk("c").log.lines.generation == cluster["b"].generation)
+    assert cluster.disk("c").log.lines.participants == ()
+
+
+def test_a_node_forgets_them_when_it_takes_over_the_log_of_another() -> None:
+    cluster = with_memories_of_an_old_cluster()
+    cluster.submit("a", "x")
+    cluster.run()
+    cluster.crash("c")
+    learn(cluster, "c", "a")
+    assert cluster.disk("c").log.lines.participants == cluster.disk("a").log.lines.participants
 
 
 # Which generation an attempt is made with

@@ -16,6 +16,7 @@ from corel import (
 )
 from corel.acknowledgements import Acknowledgements
 from corel.corel import Corel
+from corel.log_state import LogState
 from corel.log_writer import LogWriter
 from corel.message_queue import MessageQueue
 from corel.outbox import Outbox
@@ -505,11 +506,29 @@ MUTANTS = [
             Edit(
                 ViewRecovery,
                 "_establish",
-                "remembering_attempt(self._joint_memory(), self._the_plan().votes)",
-                "self._joint_memory()",
+                "remembering_attempt(self._the_plan().memory, self._the_plan().votes)",
+                "self._the_plan().memory",
             ),
         ),
         test=test_participation.test_the_memory_is_on_disk_before_the_attempt_is_sent,
+    ),
+    Mutant(
+        "what is remembered of another cluster counts in this one",
+        (),
+        (Edit(view_recovery, "make_plan", " if state.generation == generation)", ")"),),
+        test=test_generations.test_what_a_node_remembers_of_another_cluster_makes_nobody_doubtful,
+    ),
+    Mutant(
+        "a node that is bound remembers its attempts in another cluster",
+        (),
+        (Edit(LogState, "bind", "if generation != self.generation:", "if False:"),),
+        test=test_generations.test_a_node_forgets_its_attempts_in_another_cluster_when_it_is_bound,
+    ),
+    Mutant(
+        "a node that learns remembers its attempts in another cluster",
+        (),
+        (Edit(memory_log, "take_over", " if one.generation == binding.generation]", "]"),),
+        test=test_generations.test_a_node_forgets_them_when_it_takes_over_the_log_of_another,
     ),
     Mutant(
         "a replaced disk keeps its vote",

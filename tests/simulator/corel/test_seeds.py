@@ -20,3 +20,7 @@ def test_what_a_foreign_machine_requires_of_a_suspect_is_not_taken_in_once_that_
 @pytest.mark.parametrize("seed", [803, 10035])
 def test_nodes_of_two_generations_that_meet_are_kept_apart(seed: int) -> None:
     assert run_seeds("corel", [seed], (3, 9), jobs=1) == 0
+
+
+def test_what_a_node_remembers_of_another_cluster_does_not_keep_this_one_without_a_primary_component() -> None:
+    assert run_seeds("corel", [4013], (3, 9), jobs=1) == 0
