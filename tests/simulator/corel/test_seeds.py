@@ -24,3 +24,7 @@ def test_nodes_of_two_generations_that_meet_are_kept_apart(seed: int) -> None:
 
 def test_what_a_node_remembers_of_another_cluster_does_not_keep_this_one_without_a_primary_component() -> None:
     assert run_seeds("corel", [4013], (3, 9), jobs=1) == 0
+
+
+def test_of_two_processes_that_started_in_the_same_millisecond_the_one_that_is_alone_stops() -> None:
+    assert run_seeds("corel", [5972], (3, 9), jobs=1) == 0

@@ -8,7 +8,10 @@ has voted: it is then a copy that lacks what the node has done since (`tests.sim
 
 The twin may be on any side of the cuts, so that the two do not hear each other and peers of the newer one restart:
 what they remember on their disks keeps the elder from voting (decision 27). An elder that crashes first is not
-started again: it would be the newer one then."""
+started again: it would be the newer one then.
+
+Two that started in the same millisecond are of one incarnation. Then whoever is alone stops; if that is the twin,
+the operator starts it again."""
 
 from __future__ import annotations
 
@@ -102,9 +105,13 @@ class Twins:
 
     def stopped(self, process: CorelProcess, heard: Machine) -> None:
         """A process has stopped itself, because it heard this machine of its name."""
-        if process is not self.elder:
+        if process is self.elder:
+            self._count("twins: the elder stops")
+        elif heard == process.me:
+            self._count("twins: of one incarnation, and the twin stops")
+            self._world.after(POLL_MS, lambda: self._start_again(process))
+        else:
             raise Violation(f"{process.me} at {process.address} stops because of {heard}, which is older")
-        self._count("twins: the elder stops")
 
     def stopped_as_replaced(self, process: CorelProcess, error: ReplacedDisk) -> None:
         """A process has stopped itself, because what it has accepted cannot be merged any more."""
@@ -133,6 +140,12 @@ class Twins:
         if not self._world.run_until(self._world.now + within_ms, stop=lambda: elder.is_stopped):
             raise Violation(f"{elder.me} goes on after {within_ms} ms, and {twin.me} runs")
         self._jury.replaced(elder.address)
+
+    def _start_again(self, twin: CorelProcess) -> None:
+        twin.wipe()
+        self._jury.replaced(twin.address)
+        twin.is_stopped = False
+        twin.start()
 
     def _start_twin(self) -> None:
         name = self._plan.node

@@ -94,7 +94,7 @@ def convictions(session: SparkSession, directory: Path) -> dict[str, dict[str, i
 
     found: dict[str, dict[str, int]] = defaultdict(dict)
     with tempfile.TemporaryDirectory(prefix="corelkv-audit-") as work:
-        result = audit(session, read(session, [str(directory)], work))
+        result = audit(session, read(session, [str(directory)], work), f"{work}/audit")
     for row in result.counts:
         found[row["cluster"]][row["rule"]] = row["count"]
     return dict(found)
