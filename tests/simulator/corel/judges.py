@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from corel.corel import Corel
 from corel.effects import Greened
-from corel.messages import Entry
+from corel.messages import Entry, MessageId
 from tests.simulator.checkers import Violation
 from tests.simulator.checkers.acknowledged import Acknowledged
 from tests.simulator.checkers.agreed_green import AgreedGreen
@@ -66,18 +66,11 @@ class Judges:
         self.history.bodies[entry.id], self.history.views[entry.id] = entry.body, entry.view
         self.history.pasts[entry.id] = {**log.queue.green_last, **dict(log.queue.have())}
 
-    def take_over(self, node: str, log: Corel, other: Judges) -> None:
-        """A node that was bound to no generation is bound to this one now. What it has merges here. In the same
-        turn it may have taken messages of this one: those are known here."""
-        for entry in (*log.queue.yellow, *log.queue.red):
-            if entry.id in self.history.bodies:
-                continue
-            if entry.id not in other.history.bodies:
-                raise Violation(f"{node} has {entry.id} of another cluster")
-            self.history.bodies[entry.id] = other.history.bodies[entry.id]
-            self.history.pasts[entry.id] = other.history.pasts[entry.id]
-            self.history.views[entry.id] = other.history.views[entry.id]
-        self.disk_replaced(node)
+    def take_in(self, entry: Entry, origin: History) -> None:
+        """A message that was sent before its node was bound to any generation merges in this one."""
+        self.history.bodies[entry.id] = origin.bodies[entry.id]
+        self.history.pasts[entry.id] = origin.pasts[entry.id]
+        self.history.views[entry.id] = origin.views[entry.id]
 
     def begin_with(self, history: History, line: int) -> None:
         """The cluster begins with the green messages of another one up to this line."""
@@ -104,6 +97,10 @@ class Jury:
         self.all: list[Judges] = []
         self._appoint()
         self._of = dict.fromkeys(nodes, self.last())
+        self._bound: set[str] = set()
+        """The nodes that were bound to the generation of their judges when they were looked at last."""
+        self._unbound: set[MessageId] = set()
+        """The messages of nodes that are bound to none: they merge in whichever one their node meets."""
 
     def last(self) -> Judges:
         """Returns the judges of the cluster that was bootstrapped last."""
@@ -120,24 +117,56 @@ class Jury:
         if not self.is_judging:
             self.last().dismiss()
 
+    def left_over(self, messages: Iterable[MessageId]) -> None:
+        """A node that has these messages, and is bound to none, was forgotten when others were bootstrapped."""
+        self._unbound.update(messages)
+
+    def own(self, node: str, log: Corel, entry: Entry) -> None:
+        """Keeps what is known of a message that is about to enter its sender's queue."""
+        self.of(node, log).own(log, entry)
+        if not log.generation:
+            self._unbound.add(entry.id)
+
     def replaced(self, node: str) -> None:
         """A node of any cluster got an empty disk, and belongs to the last one."""
         self._of[node] = self.last()
+        self._bound.discard(node)
         for judges in self.all:
             judges.disk_replaced(node)
 
     def of(self, node: str, log: Corel | None = None) -> Judges:
-        judges = self._of[node]
-        generation = b"" if log is None else log.generation
-        if not generation or generation == judges.generation:
-            return judges
-        for other in self.all:
-            if log is not None and other.generation == generation:
-                if self.is_judging:
-                    other.take_over(node, log, judges)
-                self._of[node] = other
-                return other
-        if judges.generation and self.is_judging:
-            raise Violation(f"{node} is bound to a generation that was never bootstrapped")
-        judges.generation = generation
-        return judges
+        if log is None:
+            return self._of[node]
+        if not log.generation:
+            self._bound.discard(node)
+            return self._of[node]
+        if node not in self._bound or log.generation != self._of[node].generation:
+            self._bind(node, log)
+        return self._of[node]
+
+    def _bind(self, node: str, log: Corel) -> None:
+        """A node is bound to a generation. What it has merges there. In the same turn it may have taken messages of
+        that generation: those are known there."""
+        before = self._of[node]
+        judges = next((one for one in self.all if one.generation == log.generation), before)
+        if not judges.generation:
+            judges.generation = log.generation
+        if judges.generation != log.generation:
+            if self.is_judging:
+                raise Violation(f"{node} is bound to a generation that was never bootstrapped")
+            return
+        self._of[node] = judges
+        self._bound.add(node)
+        if not self.is_judging:
+            return
+        for entry in (*log.queue.yellow, *log.queue.red):
+            if entry.id not in judges.history.bodies:
+                judges.take_in(entry, self._origin(node, entry))
+        if judges is not before:
+            judges.disk_replaced(node)
+
+    def _origin(self, node: str, entry: Entry) -> History:
+        for judges in self.all:
+            if entry.id in self._unbound and entry.id in judges.history.bodies:
+                return judges.history
+        raise Violation(f"{node} has {entry.id} of another cluster")

@@ -114,9 +114,10 @@ class LeftOver:
         backup = self._backup(self._restore) if self._restore is not None else None
         for one in wiped:
             one.wipe(is_new_cluster=True)
-        self._coverage["nodes left over that are bound to no generation"] += sum(
-            not self._is_bound(self._processes[name]) for name in self._left_over
-        )
+        for name in self._left_over:
+            if not self._is_bound(self._processes[name]):
+                self._coverage["nodes left over that are bound to no generation"] += 1
+                self._jury.left_over([record.id for record in self._processes[name].log.messages])
         self._jury.bootstrapped([one.name for one in wiped])
         if self._restore is not None and backup is not None:
             self._restore_all(wiped, self._restore, *backup)

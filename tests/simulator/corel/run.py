@@ -282,7 +282,7 @@ class CorelRun(GroupRun[CorelProcess]):
                     self.world.after(fault.after_ms, partial(self._apply_in_phase, fault))
 
     def _on_own(self, process: CorelProcess, log: Corel, entry: Entry) -> None:
-        self.jury.of(process.address, log).own(log, entry)
+        self.jury.own(process.address, log, entry)
 
     def _on_written(self, process: CorelProcess) -> None:
         if self.plan.seed % 4 == 1 and self.is_judged:

@@ -28,3 +28,7 @@ def test_what_a_node_remembers_of_another_cluster_does_not_keep_this_one_without
 
 def test_of_two_processes_that_started_in_the_same_millisecond_the_one_that_is_alone_stops() -> None:
     assert run_seeds("corel", [5972], (3, 9), jobs=1) == 0
+
+
+def test_an_empty_disk_may_bring_to_its_cluster_what_a_node_that_was_left_over_and_bound_to_none_gave_it() -> None:
+    assert run_seeds("corel", [6375], (3, 9), jobs=1) == 0
