@@ -12,10 +12,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from spark.audit import Verdict, audit
@@ -112,18 +111,16 @@ def analyze(spark: SparkSession, request: Request, tell: Tell = lambda name: Non
             raise SourceError(f"there are no journals, exports or records below {', '.join(request.directories)}")
         fit(spark, found.bytes)
         inputs = read_sources(spark, found, work)
-        inputs = replace(inputs, records=inputs.records.persist(StorageLevel.MEMORY_AND_DISK))
         results.add("inputs", {"manifests": inputs.manifests, "skipped": inputs.skipped})
         if "audit" in request.jobs:
             tell("audit")
             earlier = _earlier_lines(spark, request.previous)
-            judged = audit(spark, inputs, earlier, progress=lambda rule: tell(f"audit: {rule}"))
+            judged = audit(spark, inputs, f"{work}/audit", earlier, progress=lambda rule: tell(f"audit: {rule}"))
             verdict = judged.verdict()
             results.add("audit", judged.frames(spark))
         for name, frames in _other_jobs(inputs, request.jobs):
             tell(name)
             results.add(name, frames())
-        inputs.records.unpersist()
     tell("report")
     return Analysis(verdict, _told(results, verdict), _write_report(results, request, verdict))
 

@@ -11,12 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, Row, SparkSession
 from pyspark.sql import functions as F
 
 from kvstore.journal_schema import SCHEMA
 from kvstore.log_schema import VERSION
 from spark import sources
+from spark.local_frames import local_frame
 from spark.schemas import (
     CORRUPT,
     JOURNAL_LINES,
@@ -32,6 +33,7 @@ from spark.schemas import (
     Columns,
 )
 from spark.sources import ExportFiles, Sources, cluster_of, find, finished_name
+from spark.staging import Staging
 
 TOLD_VERSION = 1
 """The version of the load tests' record that is known here."""
@@ -80,24 +82,28 @@ class _Left:
 
 def read(spark: SparkSession, directories: Iterable[str], work: str) -> Inputs:
     """Reads everything below these directories. `work` is a directory, on a file system that all of Spark's
-    processes see, for copies of journals that are being written. Raises `SourceError`."""
+    processes see, for copies of journals: of those that are being written as they are, and of all in a form that
+    can be read again and again. Raises `SourceError`."""
     return read_sources(spark, find(spark, directories), work)
 
 
 def read_sources(spark: SparkSession, found: Sources, work: str) -> Inputs:
     left = _Left()
-    journal_lines = _journal_lines(spark, [*found.journals, *_copied(spark, found.unfinished, work, left)])
+    journals = [*found.journals, *_copied(spark, found.unfinished, work, left)]
+    journal_lines = _parsed_once(spark, journals, Staging(spark, f"{work}/journals"))
     manifests = _manifests(spark, found.exports, left)
     files = _log_files(found.exports, manifests, left)
     told_lines = _told_lines(spark, found.told)
-    skipped = spark.createDataFrame(left.rows, SKIPPED.ddl)
+    skipped = local_frame(spark, left.rows, SKIPPED.ddl)
     return Inputs(
         records=records_of(journal_lines),
         logs=_logs(spark, files),
         told=told_of(told_lines),
-        manifests=spark.createDataFrame(manifests, MANIFESTS.ddl),
+        manifests=local_frame(spark, manifests, MANIFESTS.ddl),
         files=_files_frame(spark, files),
-        skipped=skipped.unionByName(skipped_records(journal_lines)).unionByName(skipped_told(told_lines)),
+        skipped=skipped.unionByName(_skipped_records(spark, journals, journal_lines)).unionByName(
+            skipped_told(told_lines)
+        ),
     )
 
 
@@ -106,13 +112,25 @@ def read_sources(spark: SparkSession, found: Sources, work: str) -> Inputs:
 
 def records_of(lines: DataFrame) -> DataFrame:
     """Returns RECORDS of the lines of journals, which have their file's cluster as `of_cluster`."""
-    known = lines.where(F.col(CORRUPT).isNull() & (F.col("version") == SCHEMA.version))
+    known = lines.where(~_is_wrong())
     own = {"cluster": F.col("of_cluster"), "cluster_name": F.col("cluster")}
     return known.select(*(own.get(name, F.col(name)).alias(name) for name in RECORDS))
 
 
-def skipped_records(lines: DataFrame) -> DataFrame:
-    """Returns SKIPPED of the lines of journals."""
+def _is_wrong() -> Column:
+    """Whether a line is not a record of a version that is known here."""
+    return F.col(CORRUPT).isNotNull() | ~F.col("version").eqNullSafe(SCHEMA.version)
+
+
+def _skipped_records(spark: SparkSession, paths: Sequence[str], lines: DataFrame) -> DataFrame:
+    """Returns SKIPPED of the lines of journals. Files are read again for their names only if there is anything."""
+    if lines.where(_is_wrong()).isEmpty():
+        return local_frame(spark, [], SKIPPED.ddl)
+    return skipped_lines(_json_lines(spark, paths, JOURNAL_LINES))
+
+
+def skipped_lines(lines: DataFrame) -> DataFrame:
+    """Returns SKIPPED of the lines of journals, which have their `file`."""
     is_torn = F.col(CORRUPT).isNotNull()
     is_foreign = ~is_torn & ~F.col("version").eqNullSafe(SCHEMA.version)
     counted = lines.groupBy("of_cluster", "file").agg(
@@ -121,8 +139,16 @@ def skipped_records(lines: DataFrame) -> DataFrame:
     return _spread(counted, {TORN: "torn", FOREIGN: "foreign"})
 
 
-def _journal_lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    return _json_lines(spark, paths, JOURNAL_LINES)
+def _parsed_once(spark: SparkSession, paths: Sequence[str], staging: Staging) -> DataFrame:
+    """Writes the lines of journals down by what they tell of, so that whoever looks for few events reads little.
+    They have the `of_cluster` that their file's path names. To add anything to a line of so many columns takes as
+    long as to parse it, so that is only done where there are several clusters."""
+    clusters = sorted({cluster_of(path) for path in paths})
+    if len(clusters) != 1:
+        lines = _json_lines(spark, paths, JOURNAL_LINES).drop("file")
+        return staging.keep(lines.sortWithinPartitions("event"))
+    lines = _json_reader(spark, JOURNAL_LINES).json(list(paths))
+    return staging.keep(lines.sortWithinPartitions("event")).withColumn("of_cluster", F.lit(clusters[0]))
 
 
 def _copied(spark: SparkSession, unfinished: Sequence[str], work: str, left: _Left) -> list[str]:
@@ -208,7 +234,7 @@ def _rows(spark: SparkSession, files: Sequence[_LogFile], is_final: bool) -> Dat
     """What the path says of a row is joined to it: a table of files is small, and to take each row's path apart
     would cost more than to read the row."""
     if not files:
-        return spark.createDataFrame([], LOGS.ddl)
+        return local_frame(spark, [], LOGS.ddl)
     reader = spark.read.schema(LOG_ROWS.ddl).option("ignoreCorruptFiles", True)
     rows = reader.parquet(*(file.path for file in files)).select("*", F.col("_metadata.file_path").alias("file"))
     table = _files_frame(spark, files).drop("is_final")
@@ -217,7 +243,7 @@ def _rows(spark: SparkSession, files: Sequence[_LogFile], is_final: bool) -> Dat
 
 def _files_frame(spark: SparkSession, files: Sequence[_LogFile]) -> DataFrame:
     named = [(_as_spark_names(spark, file.path), *file[1:]) for file in files]
-    return spark.createDataFrame(named, LOG_FILES.ddl)
+    return local_frame(spark, named, LOG_FILES.ddl)
 
 
 # The records of load tests
@@ -253,16 +279,18 @@ def _told_lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 def _json_lines(spark: SparkSession, paths: Sequence[str], schema: Columns) -> DataFrame:
     """Returns the lines of these files, with `file` and the `of_cluster` that its path names."""
     if not paths:
-        return spark.createDataFrame([], f"{schema.ddl}, file string, of_cluster string")
-    reader = (
-        spark.read.schema(schema.ddl).option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", CORRUPT)
-    )
-    lines = reader.json(list(paths)).select("*", F.col("_metadata.file_path").alias("file"))
+        return local_frame(spark, [], f"{schema.ddl}, file string, of_cluster string")
+    lines = _json_reader(spark, schema).json(list(paths)).select("*", F.col("_metadata.file_path").alias("file"))
     clusters = {path: cluster_of(path) for path in paths}
     if len(set(clusters.values())) == 1:
         return lines.withColumn("of_cluster", F.lit(clusters[paths[0]]))
     named = [(_as_spark_names(spark, path), cluster) for path, cluster in clusters.items()]
-    return lines.join(F.broadcast(spark.createDataFrame(named, "file string, of_cluster string")), "file")
+    return lines.join(F.broadcast(local_frame(spark, named, "file string, of_cluster string")), "file")
+
+
+def _json_reader(spark: SparkSession, schema: Columns) -> DataFrameReader:
+    reader = spark.read.schema(schema.ddl)
+    return reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", CORRUPT)
 
 
 def _as_spark_names(spark: SparkSession, path: str) -> str:

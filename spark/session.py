@@ -17,6 +17,7 @@ LOCAL = "local[*]"
 _ALWAYS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "true",
+    "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "64m",
     "spark.ui.showConsoleProgress": "false",
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
@@ -26,6 +27,8 @@ _ON_THIS_MACHINE = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "2g",
     "spark.sql.shuffle.partitions": "16",
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.maxPlanStringLength": "1000",
 }
 
 
@@ -42,6 +45,16 @@ FOR_LITTLE = {
 
 JVM_FOR_LITTLE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A JVM that lives for a minute spends half of its time on optimising code, and gains nothing by it."""
+
+JVM_FOR_MUCH = (
+    "-XX:+UseParallelGC"
+    " -XX:Tier3InvocationThreshold=1000 -XX:Tier3MinInvocationThreshold=500 -XX:Tier3CompileThreshold=10000"
+    " -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
+    " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
+"""Throughput counts, not pauses. And only what runs for all rows, as the reading of JSON does, is optimised:
+hundreds of plans have code of their own, each of which runs for a second. With a JVM's own thresholds half of the
+processor time goes into compiling them; with much higher ones the reading takes twice as long."""
 
 
 class SparkUnavailable(Exception):
@@ -91,8 +104,8 @@ def settings(master: str, conf: Mapping[str, str], is_for_little: bool = False) 
     """Returns the configuration of a session. What only suits one machine is left out for a cluster's master."""
     is_here = master.startswith("local")
     options = f"-Dlog4j2.configurationFile={_log_settings().as_uri()}"
-    if is_here and is_for_little:
-        options = f"{options} {JVM_FOR_LITTLE}"
+    if is_here:
+        options = f"{options} {JVM_FOR_LITTLE if is_for_little else JVM_FOR_MUCH}"
     here = _ON_THIS_MACHINE if is_here else {}
     return {**_ALWAYS, "spark.driver.extraJavaOptions": options, **here, **conf}
 

@@ -38,9 +38,6 @@ PROMISES = columns(
 writes that were accepted only."""
 
 
-_DECIDED = "array<struct<outcome:string,revision:bigint>>"
-
-
 def promises_of_answers(answers: DataFrame) -> DataFrame:
     """Returns PROMISES of ANSWERS. What was undecided promises nothing."""
     told = answers.where("outcome <> 'undecided'")
@@ -65,25 +62,9 @@ def promises_of_told(told: DataFrame) -> DataFrame:
     return kept.select(*(own.get(name, F.col(name)).alias(name) for name in PROMISES))
 
 
-def decided_messages(rows: DataFrame) -> DataFrame:
-    """Returns (cluster, key, decided) of final rows of exports: what became of the writes."""
-    decided = F.transform("writes", lambda one: F.struct(one["outcome"], one["revision"]))
-    return rows.where("is_final").select("cluster", key_of(F.col("id")).alias("key"), decided.alias("decided"))
-
-
-def placed_messages(order: DataFrame, decided: DataFrame) -> DataFrame:
-    """Returns (cluster, key, position, decided) for every message of the order; `decided` is null where no export
-    says what became of it. Both are grouped by message, so that several rows of one do not multiply."""
-    nothing = F.lit(None)
-    places = order.select("cluster", "key", "position", nothing.cast(_DECIDED).alias("decided"))
-    outcomes = decided.select("cluster", "key", nothing.cast("long").alias("position"), "decided")
-    grouped = places.unionByName(outcomes).groupBy("cluster", "key")
-    return grouped.agg(F.min("position").alias("position"), F.first("decided", ignorenulls=True).alias("decided"))
-
-
 def kept_promises(promises: DataFrame, placed: DataFrame) -> DataFrame:
-    """Returns PROMISES with `position` and `decided`, null for what has no place, and `actual`: what became of the
-    writes of the run."""
+    """Returns PROMISES with `position` and `decided` of PLACED, null for what has no place, and `actual`: what
+    became of the writes of the run."""
     joined = promises.join(placed, ["cluster", "key"], "left")
     actual = F.slice("decided", (F.col("first") + 1).cast("int"), F.col("count").cast("int"))
     return joined.withColumn("actual", actual)

@@ -13,7 +13,6 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark.audit.evidence import Evidence, places_of_events, places_of_logs, rows_in
 from spark.audit.findings import checked, text, violations
 
 AGREED_GREEN = "agreed_green"
@@ -21,15 +20,9 @@ NO_CHANGES = "no_changes_in_green"
 REVISIONS = "revisions"
 
 
-def unlike_places(evidence: Evidence) -> DataFrame:
-    """Returns PLACES in the blocks in which sources differ."""
-    places = places_of_logs(evidence.logs).unionByName(places_of_events(evidence.events))
-    return rows_in(places, evidence.unlike, "cluster", "block")
-
-
 def disagreements(places: DataFrame) -> DataFrame:
-    """Returns VIOLATIONS of PLACES: positions with more than one message, or one message with more than one
-    content, outcome or revision."""
+    """Returns VIOLATIONS of PLACES where sources differ: positions with more than one message, or one message with
+    more than one content, outcome or revision."""
     claims = F.collect_set(F.struct("node", "id", "content", "outcomes", "revision")).alias("claims")
     differ = [_differ(name) for name in ("id", "content", "outcomes", "revision")]
     grouped = places.groupBy("cluster", "position").agg(F.min("id").alias("id"), claims, *differ)

@@ -9,15 +9,15 @@ not found may be in the gap: that is not provable, and is said.
 
 Scales: what is needed and what there is are grouped by message: one shuffle of about 30 bytes for each message and
 for each entry of a basis. The queues of senders are joined to the order by message, and then reduced to one row
-per journal record: two shuffles of about 40 bytes for each message and node. Running maxima are over buckets of
-ten seconds of one incarnation, and over the buckets' maxima."""
+per journal record, which is written down: two shuffles of about 40 bytes for each message and node. Running maxima
+are over buckets of ten seconds of one incarnation, and over the buckets' maxima."""
 
 from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark.audit.evidence import Evidence, key_of, sequence_of, stream_of
+from spark.audit.evidence import Evidence, key_of, life_of, moment_of, sequence_of, stream_of
 from spark.audit.findings import checked, incomplete, text, violations
 
 CAUSAL = "causal"
@@ -28,14 +28,16 @@ NOWHERE = (1 << 63) - 1
 
 QUEUED = ("sent", "received", "recovered")
 
+_INCARNATION = ("cluster", "node", "incarnation")
+
 
 # What messages need
 
 
 def needs_of_streams(order: DataFrame) -> DataFrame:
     """Returns (cluster, key, needed_by): every message needs the one before it in its stream."""
-    later = order.where(sequence_of("id") > 1)
-    return later.select("cluster", key_of(_before("id")).alias("key"), F.col("position").alias("needed_by"))
+    later = order.where("key_before is not null")
+    return later.select("cluster", F.col("key_before").alias("key"), F.col("position").alias("needed_by"))
 
 
 def needs_of_bases(rows: DataFrame) -> DataFrame:
@@ -136,65 +138,68 @@ def _before(message_id: str) -> Column:
 
 
 def queued_places(events: DataFrame, order: DataFrame, epochs: DataFrame) -> DataFrame:
-    """Returns a row for each moment at which messages entered the queue of an incarnation: (cluster, node,
-    incarnation, monotonic_ms, highest, lowest_sent, highest_logged), where `highest` is the highest position of
-    any of them, NOWHERE if one has none, `lowest_sent` the lowest position of those that it sent itself, and
-    `highest_logged` the highest position of those that were logged then, for incarnations that are not the last
-    (`epochs`)."""
-    is_logged = F.col("event") == "logged"
-    earlier = epochs.where("not is_last").select("cluster", "node", "incarnation", F.lit(True).alias("is_earlier"))
-    chosen = events.where(F.col("event").isin(*QUEUED, "logged"))
-    kept = chosen.join(F.broadcast(earlier), ["cluster", "node", "incarnation"], "left")
-    queued = kept.where(~is_logged | F.col("is_earlier").isNotNull()).select(
-        "cluster",
-        "node",
-        "incarnation",
-        "monotonic_ms",
-        key_of(F.col("id")).alias("key"),
-        (F.col("event") == "sent").alias("is_sent"),
-        is_logged.alias("is_logged"),
-    )
+    """Returns a row for each moment at which messages entered the queue of an incarnation: (life, bucket, moment,
+    highest, lowest_sent, highest_logged), where `highest` is the highest position of any of them, NOWHERE if one
+    has none, `lowest_sent` the lowest position of those that it sent itself, and `highest_logged` the highest
+    position of those that were logged then, for incarnations that are not the last (`epochs`)."""
+    queued = queue_events(events, epochs).withColumn("key", key_of(F.col("id")))
     joined = queued.join(order.select("cluster", "key", "position"), ["cluster", "key"], "left")
     place = F.coalesce("position", F.lit(NOWHERE))
-    return joined.groupBy("cluster", "node", "incarnation", "monotonic_ms").agg(
-        F.max(F.when(~F.col("is_logged"), place)).alias("highest"),
-        F.min(F.when(F.col("is_sent"), F.col("position"))).alias("lowest_sent"),
-        F.max(F.when(F.col("is_logged"), place)).alias("highest_logged"),
+    is_logged = F.col("event") == "logged"
+    moments = joined.groupBy("life", "moment").agg(
+        F.max(F.when(~is_logged, place)).alias("highest"),
+        F.min(F.when(F.col("event") == "sent", F.col("position"))).alias("lowest_sent"),
+        F.max(F.when(is_logged, place)).alias("highest_logged"),
     )
+    return moments.withColumn("bucket", bucket_of("moment"))
+
+
+def queue_events(events: DataFrame, epochs: DataFrame) -> DataFrame:
+    """Returns (cluster, life, moment, event, id) of what entered queues, and, for incarnations that are not the
+    last, of what was logged."""
+    earlier = epochs.where("not is_last").select("life", F.lit(True).alias("is_earlier"))
+    chosen = events.where(F.col("event").isin(*QUEUED, "logged")).select(
+        "cluster", life_of().alias("life"), moment_of().alias("moment"), "event", "id"
+    )
+    kept = chosen.join(F.broadcast(earlier), "life", "left")
+    return kept.where("event <> 'logged' or is_earlier").drop("is_earlier")
+
+
+def bucket_of(moment: str) -> Column:
+    return F.floor(F.col(moment) / (1_000 * BUCKET_MS))
 
 
 def disk_epochs(incarnations: DataFrame) -> DataFrame:
-    """Returns (cluster, node, incarnation, is_last, epoch) of INCARNATIONS: how often the node had begun with an
-    empty disk by then."""
+    """Returns (cluster, node, incarnation, life, is_last, epoch) of INCARNATIONS: how often the node had begun
+    with an empty disk by then."""
     by_time = Window.partitionBy("cluster", "node").orderBy("incarnation")
     epoch = F.sum(F.coalesce(F.col("started_length") == 0, F.lit(False)).cast("int")).over(by_time)
-    return incarnations.select("cluster", "node", "incarnation", "is_last", epoch.alias("epoch"))
+    return incarnations.select(*_INCARNATION, life_of().alias("life"), "is_last", epoch.alias("epoch"))
 
 
 def queued_before(moments: DataFrame, epochs: DataFrame) -> DataFrame:
     """Returns `queued_places` with `before`: the highest position of everything that entered the queue of the
     incarnation earlier, or that an earlier incarnation with the same disk had logged."""
-    incarnation = ["cluster", "node", "incarnation"]
-    bucketed = moments.withColumn("bucket", F.floor(F.col("monotonic_ms") / BUCKET_MS))
-    summed = bucketed.groupBy(*incarnation, "bucket").agg(
+    summed = moments.groupBy("life", "bucket").agg(
         F.max("highest").alias("of_bucket"), F.max("highest_logged").alias("logged")
     )
-    earlier = Window.partitionBy(*incarnation).orderBy("bucket").rowsBetween(Window.unboundedPreceding, -1)
+    earlier = Window.partitionBy("life").orderBy("bucket").rowsBetween(Window.unboundedPreceding, -1)
     of_earlier = summed.withColumn("of_earlier", F.max("of_bucket").over(earlier))
-    logged = summed.groupBy(*incarnation).agg(F.max("logged").alias("logged")).join(epochs, incarnation)
+    logged = summed.groupBy("life").agg(F.max("logged").alias("logged")).join(epochs, "life")
     lives = Window.partitionBy("cluster", "node", "epoch").orderBy("incarnation")
     on_disk = F.max("logged").over(lives.rowsBetween(Window.unboundedPreceding, -1)).alias("on_disk")
-    buckets = of_earlier.join(logged.select(*incarnation, on_disk), incarnation)
-    within = Window.partitionBy(*incarnation, "bucket").orderBy("monotonic_ms")
+    buckets = of_earlier.join(logged.select("life", on_disk), "life")
+    within = Window.partitionBy("life", "bucket").orderBy("moment")
     in_bucket = F.max("highest").over(within.rowsBetween(Window.unboundedPreceding, -1))
-    known = F.broadcast(buckets.select(*incarnation, "bucket", "of_earlier", "on_disk"))
-    joined = bucketed.withColumn("in_bucket", in_bucket).join(known, [*incarnation, "bucket"])
+    known = F.broadcast(buckets.select("life", "bucket", "of_earlier", "on_disk"))
+    joined = moments.withColumn("in_bucket", in_bucket).join(known, ["life", "bucket"])
     return joined.withColumn("before", F.greatest("in_bucket", "of_earlier", "on_disk"))
 
 
-def sent_too_early(before: DataFrame) -> DataFrame:
-    """Returns the moments at which a message was sent that has its place before something its sender had."""
-    return before.where(F.col("lowest_sent") < F.col("before"))
+def sent_too_early(before: DataFrame, epochs: DataFrame) -> DataFrame:
+    """Returns the moments at which a message was sent that has its place before something its sender had, with
+    the incarnation that sent it."""
+    return before.where(F.col("lowest_sent") < F.col("before")).join(F.broadcast(epochs), "life")
 
 
 def queue_causes_missing(
@@ -205,7 +210,7 @@ def queue_causes_missing(
     had = _had(known, events, epochs).join(order.select("cluster", "id", "position"), ["cluster", "id"], "left")
     position = F.coalesce("position", F.lit(NOWHERE))
     first = had.where(position > F.col("lowest_sent")).groupBy("cluster", "node", "lowest_sent")
-    found = first.agg(F.min(F.struct("life", "monotonic_ms", "id", position.alias("position"))).alias("had"))
+    found = first.agg(F.min(F.struct("incarnation", "moment", "id", position.alias("position"))).alias("had"))
     message = order.select("cluster", F.col("position").alias("lowest_sent"), "id")
     place = F.when(F.col("had.position") == NOWHERE, F.lit("which is nowhere")).otherwise(
         text("which is at position %d", F.col("had.position"))
@@ -216,24 +221,22 @@ def queue_causes_missing(
 
 
 def _had(sent: DataFrame, events: DataFrame, epochs: DataFrame) -> DataFrame:
-    """Returns what the senders of these messages had: (cluster, node, lowest_sent, life, monotonic_ms, id)."""
+    """Returns what the senders of these messages had: (cluster, node, lowest_sent, incarnation, moment, id)."""
     names = ["cluster", "node", "epoch"]
-    moments = sent.select("cluster", "node", "incarnation", F.col("monotonic_ms").alias("sent_ms"), "lowest_sent")
-    asked = moments.join(epochs, ["cluster", "node", "incarnation"]).select(
-        *names, F.col("incarnation").alias("sent_in"), "sent_ms", "lowest_sent"
+    asked = sent.select(
+        *names, F.col("incarnation").alias("sent_in"), F.col("moment").alias("sent_at"), "lowest_sent"
     )
-    entered = events.where(F.col("event").isin(*QUEUED, "logged")).join(
-        F.broadcast(epochs), ["cluster", "node", "incarnation"]
+    lives = queue_events(events, epochs).join(
+        F.broadcast(epochs.select("life", "node", "epoch", "incarnation")), "life"
     )
-    lives = entered.select(*names, F.col("incarnation").alias("life"), "event", "monotonic_ms", "id")
     is_same = (
-        (F.col("life") == F.col("sent_in"))
+        (F.col("incarnation") == F.col("sent_in"))
         & (F.col("event") != "logged")
-        & (F.col("monotonic_ms") < F.col("sent_ms"))
+        & (F.col("moment") < F.col("sent_at"))
     )
-    is_logged = (F.col("life") < F.col("sent_in")) & (F.col("event") == "logged")
+    is_logged = (F.col("incarnation") < F.col("sent_in")) & (F.col("event") == "logged")
     joined = lives.join(F.broadcast(asked), names).where(is_same | is_logged)
-    return joined.select("cluster", "node", "lowest_sent", "life", "monotonic_ms", "id")
+    return joined.select("cluster", "node", "lowest_sent", "incarnation", "moment", "id")
 
 
 def queue_causes_unknown(early: DataFrame, covered: DataFrame) -> DataFrame:

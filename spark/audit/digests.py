@@ -14,7 +14,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark.audit.evidence import Evidence, export_source, green_rows, rows_in
+from spark.audit.evidence import Evidence, export_source, rows_in
 from spark.audit.findings import checked, incomplete, text, violations
 from spark.schemas import columns
 
@@ -34,32 +34,26 @@ def wrong_bodies(logs: DataFrame, file_blocks: DataFrame) -> DataFrame:
     return violations(wrong, DIGESTS, nodes=F.array("node"), detail=detail)
 
 
-def links(evidence: Evidence) -> DataFrame:
-    """Returns the rows of exports that stand for all, and those that are not green, each with the digest of the
-    row before it in the same source and segment (null for the first): (cluster, node, source, export, position,
-    id, expected, digest, previous)."""
+def suspicious_links(evidence: Evidence) -> DataFrame:
+    """Returns the rows of exports that stand for all, and those that are not green, which do not continue the row
+    before them in the same source and segment: (cluster, node, source, export, position, id, body_sha256, digest,
+    is_loose). A row is loose if there is none before it, so that it has to be looked up."""
     others = evidence.logs.where("not is_final and color <> 'green'").withColumn("source", export_source())
     names = ("cluster", "node", "source", "export", "position", "id", "body_sha256", "digest")
-    green = green_rows(evidence.logs)
-    alike = rows_in(green, evidence.chosen, "cluster", "source", "block")
-    unlike = rows_in(green, evidence.unlike, "cluster", "block")
-    rows = alike.select(*names).unionByName(unlike.select(*names)).unionByName(others.select(*names))
+    rows = evidence.rows.select(*names).unionByName(others.select(*names))
     segment = F.shiftright("position", SEGMENT_BITS)
     window = Window.partitionBy("cluster", "source", segment).orderBy("position")
     is_next = F.lag("position").over(window) == F.col("position") - 1
-    return rows.withColumn("previous", F.when(is_next, F.lag("digest").over(window)))
+    linked = rows.withColumn("previous", F.when(is_next, F.lag("digest").over(window)))
+    is_loose = F.col("previous").isNull()
+    marked = linked.withColumn("is_loose", is_loose).where(is_loose | ~_continues(F.col("previous")))
+    return marked.drop("previous")
 
 
-def broken_links(linked: DataFrame) -> DataFrame:
-    """Returns VIOLATIONS of `links`: rows that do not continue the one before them."""
-    wrong = linked.where(F.col("previous").isNotNull() & ~_continues(F.col("previous")))
+def broken_links(suspicious: DataFrame) -> DataFrame:
+    """Returns VIOLATIONS of `suspicious_links`: rows that do not continue the one before them."""
     detail = text("its digest in %s does not continue that of the message before it", F.col("source"))
-    return violations(wrong, DIGESTS, nodes=F.array("node"), detail=detail)
-
-
-def loose_links(linked: DataFrame) -> DataFrame:
-    """Returns the rows of `links` whose predecessor has to be looked up."""
-    return linked.where("previous is null").drop("previous")
+    return violations(suspicious.where("not is_loose"), DIGESTS, nodes=F.array("node"), detail=detail)
 
 
 def digests_at(logs: DataFrame, positions: DataFrame) -> DataFrame:
@@ -167,7 +161,8 @@ def digests_checked(evidence: Evidence, earlier: DataFrame) -> list[DataFrame]:
 
 def _continues(previous: Column) -> Column:
     """Returns whether a row's digest follows from the one before it."""
-    return F.sha2(F.concat(previous, F.col("id").cast("binary"), F.col("body_sha256")), 256) == _hex("digest")
+    hashed = F.sha2(F.concat(previous, F.col("id").cast("binary"), F.col("body_sha256")), 256)
+    return F.unhex(hashed) == F.col("digest")
 
 
 def _hex(name: str) -> Column:

@@ -8,7 +8,11 @@ of rows. That takes one pass and a shuffle of a few bytes per thousand rows. Blo
 same need no further comparison: what holds for the rows of one source holds for all. The rows of the others, at
 the edges of logs and where something is wrong, are compared one by one.
 
-Hashes are 64 bits wide; a message is known by that of its id (`key`)."""
+The rows that stand for all, and those that have to be compared, are written down once with what rules need of
+them (ROWS, ORDER). So a rule reads some columns of one log, however many nodes there are.
+
+Hashes are 64 bits wide; a message is known by that of its id (`key`), and an incarnation of a node by that of its
+name and number (`life`): what is grouped and joined by numbers takes half as long as by strings."""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ from pyspark.sql import functions as F
 
 from spark.schemas import columns
 
-BLOCK_BITS = 12
+BLOCK_BITS = 10
 BLOCK_POSITIONS = 1 << BLOCK_BITS
 """How many positions are summed up together. Fewer mean fewer rows to compare where sources begin and end, and
 more blocks."""
@@ -68,6 +72,15 @@ def key_of(message_id: Column) -> Column:
     return F.xxhash64(message_id)
 
 
+def life_of() -> Column:
+    return F.xxhash64("cluster", "node", "incarnation")
+
+
+def moment_of() -> Column:
+    """Returns the time of an event at its node in microseconds, as far as journals tell it."""
+    return (F.col("monotonic_ms") * 1_000 + F.lit(0.5)).cast("long")
+
+
 def sequence_of(message_id: str) -> Column:
     return F.substring_index(message_id, ".", -1).cast("long")
 
@@ -88,36 +101,43 @@ def journal_source() -> Column:
     return F.concat_ws(" ", F.lit("journal"), "node", "incarnation", "event")
 
 
-def places_of_logs(logs: DataFrame) -> DataFrame:
-    """Returns PLACES of the green rows of exports."""
-    green = logs.where(F.col("color") == "green")
-    return green.select(
-        "cluster",
-        "node",
-        export_source().alias("source"),
-        F.lit(True).alias("is_export"),
-        "position",
-        "id",
-        F.xxhash64("body_sha256", "clock", "view").alias("content"),
-        F.when(F.col("is_final"), F.xxhash64("writes")).alias("outcomes"),
-        F.when(F.col("is_final"), F.col("revision")).alias("revision"),
-    )
+DECIDED = "array<struct<outcome:string,revision:bigint>>"
+
+ROWS = columns(
+    **PLACES,
+    export="string",
+    is_final="boolean",
+    is_unlike="boolean",
+    body_sha256="binary",
+    digest="binary",
+    basis_known="map<string,bigint>",
+    decided=DECIDED,
+)
+"""Green rows of exports that are looked at one by one, with what became of their writes (`decided`)."""
 
 
-def places_of_events(events: DataFrame) -> DataFrame:
-    """Returns PLACES of what MESSAGE_EVENTS say of green messages."""
-    green = events.where(F.col("event").isin("green", "applied"))
-    return green.select(
-        "cluster",
-        "node",
-        journal_source().alias("source"),
-        F.lit(False).alias("is_export"),
-        "position",
-        "id",
-        F.lit(None).cast("long").alias("content"),
-        F.lit(None).cast("long").alias("outcomes"),
-        "revision",
-    )
+def exported_rows(logs: DataFrame, chosen: DataFrame) -> DataFrame:
+    """Returns ROWS of the green rows of exports in CHOSEN blocks."""
+    green = logs.where(F.col("color") == "green").withColumn("source", export_source())
+    decided = F.transform("writes", lambda one: F.struct(one["outcome"], one["revision"]))
+    own = {
+        "is_export": F.lit(True),
+        "content": F.xxhash64("body_sha256", "clock", "view"),
+        "outcomes": F.when(F.col("is_final"), F.xxhash64("writes")),
+        "revision": F.when(F.col("is_final"), F.col("revision")),
+        "decided": F.when(F.col("is_final"), decided),
+    }
+    rows = chosen_rows(green, chosen)
+    return rows.select(*(own.get(name, F.col(name)).alias(name) for name in ROWS))
+
+
+def journaled_places(events: DataFrame, chosen: DataFrame) -> DataFrame:
+    """Returns PLACES, with `is_unlike`, of what MESSAGE_EVENTS say of green messages in CHOSEN blocks."""
+    green = events.where(F.col("event").isin("green", "applied")).withColumn("source", journal_source())
+    nothing = F.lit(None).cast("long")
+    own = {"is_export": F.lit(False), "content": nothing, "outcomes": nothing}
+    rows = chosen_rows(green, chosen)
+    return rows.select(*(own.get(name, F.col(name)).alias(name) for name in (*PLACES, "is_unlike")))
 
 
 def blocks_of_logs(logs: DataFrame) -> DataFrame:
@@ -197,12 +217,29 @@ def unlike_blocks(blocks: DataFrame) -> DataFrame:
     )
 
 
+CHOSEN = columns(cluster="string", source="string", is_export="boolean", block="long", is_unlike="boolean")
+"""The blocks of sources whose rows are looked at: where sources are alike, of the one that stands for all, an
+export if there is one; where they are not, of all sources."""
+
+
 def chosen_blocks(blocks: DataFrame, unlike: DataFrame) -> DataFrame:
-    """Returns (cluster, source, is_export, block): of each block in which sources are alike the one that stands
-    for all, an export if there is one."""
-    best = F.max(F.struct("is_export", "source")).alias("best")
-    alike = blocks.join(unlike, ["cluster", "block"], "left_anti").groupBy("cluster", "block").agg(best)
-    return alike.select("cluster", "best.source", "best.is_export", "block")
+    """Returns CHOSEN."""
+    marked = blocks.join(unlike.withColumn("is_unlike", F.lit(True)), ["cluster", "block"], "left")
+    of_block = Window.partitionBy("cluster", "block")
+    is_best = F.max(F.struct("is_export", "source")).over(of_block) == F.struct("is_export", "source")
+    is_unlike = F.col("is_unlike").isNotNull()
+    return (
+        marked.withColumn("is_best", is_best)
+        .where(is_unlike | F.col("is_best"))
+        .select("cluster", "source", "is_export", "block", is_unlike.alias("is_unlike"))
+    )
+
+
+def chosen_rows(rows: DataFrame, chosen: DataFrame) -> DataFrame:
+    """Returns the rows, which have a `source`, of chosen blocks, with `is_unlike`. The table of these is small
+    enough for every task to have it."""
+    table = F.broadcast(chosen.select("cluster", "source", "block", "is_unlike"))
+    return rows.withColumn("block", block_of()).join(table, ["cluster", "source", "block"]).drop("block")
 
 
 def rows_in(rows: DataFrame, table: DataFrame, *keys: str) -> DataFrame:
@@ -211,27 +248,46 @@ def rows_in(rows: DataFrame, table: DataFrame, *keys: str) -> DataFrame:
     return marked.join(F.broadcast(table.select(*keys)), list(keys), "left_semi")
 
 
-ORDER = columns(cluster="string", position="long", id="string", key="long")
-"""The green order, a row for each position. `key` is that of the id. Where sources differ, it is what most nodes
-say, so that rules which look at the order do not repeat what `agreement` says."""
+ORDER = columns(cluster="string", position="long", id="string", key="long", key_before="long")
+"""The green order, a row for each position. `key` is that of the id, and `key_before` that of the message before
+it in its stream, null for the first. Where sources differ, it is what most nodes say, so that rules which look at
+the order do not repeat what `agreement` says."""
 
 
-def agreed_order(places: DataFrame, chosen: DataFrame) -> DataFrame:
-    """Returns ORDER of PLACES in the blocks in which all sources are alike: those of the sources that were
-    chosen."""
-    return _as_order(rows_in(places, chosen, "cluster", "source", "block"))
+def order_of(places: DataFrame) -> DataFrame:
+    """Returns ORDER of (cluster, position, id)."""
+    before = F.concat(stream_of("id"), (sequence_of("id") - 1).cast("string"))
+    return places.select(
+        "cluster",
+        "position",
+        "id",
+        key_of(F.col("id")).alias("key"),
+        F.when(sequence_of("id") > 1, key_of(before)).alias("key_before"),
+    )
 
 
-def disputed_order(places: DataFrame, unlike: DataFrame) -> DataFrame:
-    """Returns ORDER of PLACES in the blocks in which sources differ."""
-    rows = rows_in(places, unlike, "cluster", "block")
-    votes = rows.groupBy("cluster", "position", "id").agg(F.count_distinct("node").alias("votes"))
+def settled_places(places: DataFrame) -> DataFrame:
+    """Returns (cluster, position, id) of PLACES where sources differ: of each position, what most nodes say."""
+    votes = places.groupBy("cluster", "position", "id").agg(F.count_distinct("node").alias("votes"))
     best = votes.groupBy("cluster", "position").agg(F.max(F.struct("votes", "id")).alias("best"))
-    return _as_order(best.select("cluster", "position", "best.id"))
+    return best.select("cluster", "position", "best.id")
 
 
-def _as_order(rows: DataFrame) -> DataFrame:
-    return rows.select("cluster", "position", "id", key_of(F.col("id")).alias("key"))
+PLACED = columns(cluster="string", key="long", position="long", decided=DECIDED)
+"""The messages of the green order, with what became of their writes, null where no export says."""
+
+
+def placed_messages(rows: DataFrame, journaled: DataFrame, settled: DataFrame) -> DataFrame:
+    """Returns PLACED of ROWS, of PLACES of journals, and of `settled_places`."""
+    decided = F.first("decided", ignorenulls=True).alias("decided")
+    names = ["cluster", "position", "id"]
+    disputed = rows.where("is_unlike").groupBy(*names).agg(decided)
+    parts = [
+        rows.where("not is_unlike").select(*names, "decided"),
+        journaled.where("not is_unlike").select(*names, F.lit(None).cast(DECIDED).alias("decided")),
+        settled.join(disputed, names, "left").select(*names, "decided"),
+    ]
+    return reduce(DataFrame.unionByName, parts).withColumn("key", key_of(F.col("id"))).select(*PLACED)
 
 
 EVENT_COUNTS = columns(cluster="string", event="string", records="long", messages="long", writes="long")
@@ -269,21 +325,11 @@ def covered_of(blocks: DataFrame, unlike: DataFrame, order: DataFrame) -> DataFr
     return grouped.select("cluster", "start", F.coalesce("broken", F.col("last") + 1).alias("end"))
 
 
-def green_rows(logs: DataFrame) -> DataFrame:
-    """Returns the green rows of LOGS, with their `source`."""
-    return logs.where(F.col("color") == "green").withColumn("source", export_source())
-
-
-def settled_rows(evidence: Evidence) -> DataFrame:
-    """Returns green rows of exports for all positions that any has: of the source that stands for all, and where
-    sources differ of all that have what is in the order."""
-    green, chosen = green_rows(evidence.logs), evidence.chosen.where("is_export")
-    alike = rows_in(green, chosen, "cluster", "source", "block")
-    others = rows_in(green, evidence.unlike, "cluster", "block")
-    places = evidence.disputed.select("cluster", "position", "id")
-    return alike.unionByName(
-        others.join(places, ["cluster", "position", "id"], "left_semi"), allowMissingColumns=True
-    )
+def settled_rows(rows: DataFrame, settled: DataFrame) -> DataFrame:
+    """Returns those of ROWS that say what the order says: all where sources are alike, and where they differ those
+    that have what is settled there (`settled_places`)."""
+    alike, others = rows.where("not is_unlike"), rows.where("is_unlike")
+    return alike.unionByName(others.join(settled, ["cluster", "position", "id"], "left_semi"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +337,7 @@ class Evidence:
     """What the rules look at. Frames that several of them need are kept."""
 
     keep: Callable[[DataFrame], DataFrame]
-    """Persists a frame for as long as the audit lasts."""
+    """Writes a frame down for as long as the audit lasts."""
     records: DataFrame
     events: DataFrame
     answers: DataFrame
@@ -302,10 +348,15 @@ class Evidence:
     file_blocks: DataFrame
     blocks: DataFrame
     unlike: DataFrame
-    chosen: DataFrame
+    rows: DataFrame
+    """ROWS"""
+    settled: DataFrame
+    """Those of them that say what the order says."""
+    unlike_places: DataFrame
+    """PLACES, of exports and journals, where sources differ."""
     order: DataFrame
-    disputed: DataFrame
-    """That part of the order where sources differ."""
+    placed: DataFrame
+    """PLACED"""
     covered: DataFrame
     event_counts: DataFrame
     incarnations: DataFrame

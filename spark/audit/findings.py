@@ -7,6 +7,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark.local_frames import local_frame
 from spark.schemas import VIOLATIONS, Columns, columns
 
 CHECKED = columns(cluster="string", rule="string", what="string", count="long")
@@ -25,10 +26,15 @@ def violations(frame: DataFrame, rule: Column | str, **own: Column) -> DataFrame
 
 
 def checked(frame: DataFrame, rule: str, what: str, amount: Column | None = None) -> DataFrame:
-    """Returns CHECKED: how many rows the frame has for each cluster, or the sum of `amount`."""
-    count = F.count("*") if amount is None else F.coalesce(F.sum(amount), F.lit(0))
-    counted = frame.groupBy("cluster").agg(count.cast("long").alias("count"))
-    return _select(counted, CHECKED, {"rule": F.lit(rule), "what": F.lit(what)})
+    """Returns CHECKED, a row for each row of the frame, with 1 or `amount` as its count. Whoever wants totals sums
+    them up (`summed`), for all rules at once."""
+    count = F.lit(1) if amount is None else F.coalesce(amount, F.lit(0))
+    return _select(frame, CHECKED, {"rule": F.lit(rule), "what": F.lit(what), "count": count})
+
+
+def summed(counted: DataFrame) -> DataFrame:
+    """Returns CHECKED with a row for each cluster, rule and thing that was looked at."""
+    return counted.groupBy("cluster", "rule", "what").agg(F.sum("count").alias("count")).select(*CHECKED)
 
 
 def incomplete(frame: DataFrame, rule: str, what: Column | str, **own: Column) -> DataFrame:
@@ -40,7 +46,7 @@ def incomplete(frame: DataFrame, rule: str, what: Column | str, **own: Column) -
 def union(spark: SparkSession, schema: Columns, frames: list[DataFrame]) -> DataFrame:
     """Returns all rows of these frames."""
     if not frames:
-        return spark.createDataFrame([], schema.ddl)
+        return local_frame(spark, [], schema.ddl)
     return reduce(DataFrame.unionByName, frames)
 
 

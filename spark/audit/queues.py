@@ -21,93 +21,98 @@ a node."""
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
-from spark.audit.causal import BUCKET_MS, CAUSAL, QUEUED
-from spark.audit.evidence import Evidence, key_of, sequence_of
+from spark.audit.causal import CAUSAL, QUEUED, bucket_of, queue_events
+from spark.audit.evidence import Evidence, key_of, life_of, moment_of, sequence_of
 from spark.audit.findings import checked, text, violations
-
-_INCARNATION = ("cluster", "node", "incarnation")
 
 
 def recovered_messages(events: DataFrame) -> DataFrame:
-    """Returns (cluster, node, incarnation, key, id, recovered_ms): when messages entered a queue in a recovery,
-    for the first time in an incarnation."""
-    recovered = events.where("event = 'recovered'").withColumn("key", key_of(F.col("id")))
-    return recovered.groupBy(*_INCARNATION, "key", "id").agg(F.min("monotonic_ms").alias("recovered_ms"))
+    """Returns (cluster, node, life, key, id, recovered_at): when messages entered a queue in a recovery, for the
+    first time in an incarnation."""
+    recovered = events.where("event = 'recovered'").select(
+        "cluster",
+        "node",
+        life_of().alias("life"),
+        key_of(F.col("id")).alias("key"),
+        "id",
+        moment_of().alias("moment"),
+    )
+    grouped = recovered.groupBy("cluster", "node", "life", "key", "id")
+    return grouped.agg(F.min("moment").alias("recovered_at"))
 
 
 def sender_moments(events: DataFrame, recovered: DataFrame, epochs: DataFrame) -> DataFrame:
-    """Returns a row for each moment at which an incarnation sent messages, or got any of those that are recovered
-    somewhere: (cluster, node, incarnation, monotonic_ms, sent, entered, logged). `sent` is the (sequence, id) of
-    the first that it sent, null if it sent none; `entered` and `logged` are the keys of those that entered its
-    queue and of those that were logged, which is of interest unless the incarnation is the last (`epochs`)."""
-    is_sent, is_logged = F.col("event") == "sent", F.col("event") == "logged"
-    is_wanted = F.col("is_wanted").isNotNull()
-    wanted = recovered.select("cluster", "key", F.lit(True).alias("is_wanted")).distinct()
-    earlier = epochs.where("not is_last").select(*_INCARNATION, F.lit(True).alias("is_earlier"))
-    chosen = events.where(F.col("event").isin(*QUEUED, "logged")).join(
-        F.broadcast(earlier), list(_INCARNATION), "left"
-    )
-    named = chosen.where(~is_logged | F.col("is_earlier").isNotNull()).withColumn("key", key_of(F.col("id")))
-    kept = named.join(wanted, ["cluster", "key"], "left").where(is_sent | is_wanted)
-    return kept.groupBy(*_INCARNATION, "monotonic_ms").agg(
-        F.min(F.when(is_sent, F.struct(sequence_of("id").alias("sequence"), "id"))).alias("sent"),
-        F.collect_set(F.when(is_wanted & ~is_logged, F.col("key"))).alias("entered"),
-        F.collect_set(F.when(is_wanted & is_logged, F.col("key"))).alias("logged"),
+    """Returns what incarnations sent, and when they got, or logged, any of the messages that are recovered
+    somewhere: (cluster, life, bucket, moment, sent, key, is_logged). `sent` is the sequence number of what was
+    sent, and `key` that of what is recovered somewhere; either may be null. What was logged is of interest unless
+    the incarnation is the last (`epochs`)."""
+    is_sent = F.col("event") == "sent"
+    wanted = recovered.select("cluster", "key", F.col("key").alias("wanted")).distinct()
+    named = queue_events(events, epochs).withColumn("key", key_of(F.col("id")))
+    kept = named.join(wanted, ["cluster", "key"], "left").where(is_sent | F.col("wanted").isNotNull())
+    return kept.select(
+        "cluster",
+        "life",
+        bucket_of("moment").alias("bucket"),
+        "moment",
+        F.when(is_sent, sequence_of("id")).alias("sent"),
+        F.col("wanted").alias("key"),
+        (F.col("event") == "logged").alias("is_logged"),
     )
 
 
 def sent_next(moments: DataFrame, epochs: DataFrame) -> DataFrame:
     """Returns (cluster, key, sender, next) of `sender_moments`: the next message that a node sent when it had one
-    that is recovered somewhere, in the same incarnation, and with the same disk in a later one."""
-    bucketed = moments.withColumn("bucket", F.floor(F.col("monotonic_ms") / BUCKET_MS))
-    summed = bucketed.groupBy(*_INCARNATION, "bucket").agg(F.min("sent").alias("of_bucket"))
-    following = (1, Window.unboundedFollowing)
-    buckets = Window.partitionBy(*_INCARNATION).orderBy("bucket").rowsBetween(*following)
-    lives = Window.partitionBy("cluster", "node", "epoch").orderBy("incarnation").rowsBetween(*following)
-    of_lives = summed.groupBy(*_INCARNATION).agg(F.min("of_bucket").alias("of_life")).join(epochs, [*_INCARNATION])
-    in_next_life = F.first("of_life", ignorenulls=True).over(lives).alias("in_next_life")
-    known = summed.withColumn("in_later_bucket", F.min("of_bucket").over(buckets)).join(
-        of_lives.select(*_INCARNATION, in_next_life), list(_INCARNATION)
+    that is recovered somewhere, in the same incarnation, and with the same disk in a later one. `next` is its
+    incarnation and sequence number (`sent`)."""
+    in_buckets = moments.groupBy("life", "bucket").agg(F.min("sent").alias("of_bucket"))
+    in_lives = in_buckets.groupBy("life").agg(F.min("of_bucket").alias("of_life")).join(epochs, "life")
+    next_life = F.struct("incarnation", F.col("of_life").alias("sent"))
+    lives = _later("incarnation", "cluster", "node", "epoch").rowsBetween(Window.unboundedPreceding, -1)
+    in_next_life = F.last(F.when(F.col("of_life").isNotNull(), next_life), ignorenulls=True).over(lives)
+    buckets = _later("bucket", "life").rowsBetween(Window.unboundedPreceding, -1)
+    known = in_buckets.select("life", "bucket", F.min("of_bucket").over(buckets).alias("in_later_bucket")).join(
+        in_lives.select("life", F.col("node").alias("sender"), "incarnation", in_next_life.alias("in_next_life")),
+        "life",
     )
-    within = Window.partitionBy(*_INCARNATION, "bucket").orderBy("monotonic_ms").rowsBetween(*following)
-    joined = bucketed.withColumn("in_bucket", F.min("sent").over(within)).join(
-        F.broadcast(known.drop("of_bucket")), [*_INCARNATION, "bucket"]
-    )
-    sender = F.col("node").alias("sender")
-    in_same = joined.select(
-        "cluster",
-        F.explode("entered").alias("key"),
-        sender,
-        F.coalesce("in_bucket", "in_later_bucket")["id"].alias("next"),
-    )
-    in_later = joined.select(
-        "cluster", F.explode("logged").alias("key"), sender, F.col("in_next_life")["id"].alias("next")
-    )
-    return in_same.unionByName(in_later).where("next is not null").distinct()
+    within = _later("moment", "life", "bucket").rangeBetween(Window.unboundedPreceding, -1)
+    got = moments.withColumn("in_bucket", F.min("sent").over(within)).where("key is not null")
+    joined = got.join(F.broadcast(known), ["life", "bucket"])
+    in_same = F.struct("incarnation", F.coalesce("in_bucket", "in_later_bucket").alias("sent"))
+    following = F.when(F.col("is_logged"), F.col("in_next_life")).otherwise(in_same)
+    return joined.select("cluster", "key", "sender", following.alias("next")).where("next.sent is not null")
+
+
+def _later(order: str, *group: str) -> WindowSpec:
+    """Returns windows whose rows go backwards, so that those which come later precede: Spark adds to a frame that
+    grows from row to row, and begins anew for each row with one that shrinks."""
+    return Window.partitionBy(*group).orderBy(F.col(order).desc())
 
 
 def recovered_late(recovered: DataFrame, following: DataFrame, events: DataFrame) -> DataFrame:
     """Returns what nodes recovered when they had the `next` message already: (cluster, node, sender, next, id,
-    recovered_ms)."""
+    recovered_at)."""
+    next_id = F.concat_ws(".", "sender", F.col("next.incarnation").cast("string"), F.col("next.sent"))
     asked = (
         recovered.join(following, ["cluster", "key"])
         .where("node <> sender")
-        .select(*_INCARNATION, key_of(F.col("next")).alias("key"), "next", "sender", "id", "recovered_ms")
+        .select("cluster", "node", "life", "sender", next_id.alias("next"), "id", "recovered_at")
+        .withColumn("key", key_of(F.col("next")))
     )
     had = events.where(F.col("event").isin(*QUEUED)).select(
-        *_INCARNATION, key_of(F.col("id")).alias("key"), "monotonic_ms"
+        life_of().alias("life"), key_of(F.col("id")).alias("key"), moment_of().alias("moment")
     )
-    late = had.join(asked, [*_INCARNATION, "key"]).where("monotonic_ms < recovered_ms")
-    return late.select("cluster", "node", "sender", "next", "id", "recovered_ms").distinct()
+    late = had.join(asked, ["life", "key"]).where("moment < recovered_at")
+    return late.select("cluster", "node", "sender", "next", "id", "recovered_at").distinct()
 
 
 def queues_with_gaps(late: DataFrame) -> DataFrame:
     """Returns VIOLATIONS of `recovered_late`, one for each node and message that it had too early."""
     found = late.groupBy("cluster", "node", "sender", "next").agg(
-        F.count_distinct("id").alias("count"), F.min(F.struct("recovered_ms", "id")).alias("first")
+        F.count_distinct("id").alias("count"), F.min(F.struct("recovered_at", "id")).alias("first")
     )
     detail = text(
         "%s had it in its queue before %s, which %s had when it sent it; %d such messages came later",

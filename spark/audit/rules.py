@@ -24,7 +24,7 @@ from spark.audit import (
     queues,
     yellow,
 )
-from spark.audit.evidence import Evidence, settled_rows
+from spark.audit.evidence import Evidence
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ Rule: TypeAlias = Callable[[Evidence, DataFrame], Findings]
 def agreement_rule(evidence: Evidence, _: DataFrame) -> Findings:
     found = Findings(checked=agreement.agreement_checked(evidence.blocks))
     if not evidence.unlike.isEmpty():
-        found.violations.append(agreement.disagreements(agreement.unlike_places(evidence)))
+        found.violations.append(agreement.disagreements(evidence.unlike_places))
     return found
 
 
@@ -58,15 +58,15 @@ def positions_rule(evidence: Evidence, _: DataFrame) -> Findings:
 
 
 def digests_rule(evidence: Evidence, earlier: DataFrame) -> Findings:
-    linked = digests.links(evidence)
-    loose = evidence.keep(digests.loose_links(linked))
+    suspicious = evidence.keep(digests.suspicious_links(evidence))
+    loose = suspicious.where("is_loose")
     lines = digests.lines_of(evidence.manifests).unionByName(earlier)
     begins = digests.beginnings(evidence.manifests).select("cluster", "position")
     wanted = digests.positions_before(loose).unionByName(digests.positions_of_lines(lines)).unionByName(begins)
     at = evidence.keep(digests.digests_at(evidence.logs, wanted))
     found = Findings(checked=digests.digests_checked(evidence, earlier))
     found.violations = [
-        digests.broken_links(linked),
+        digests.broken_links(suspicious),
         digests.broken_loose_links(loose, at, evidence.manifests),
         digests.wrong_manifests(evidence.manifests, at),
         digests.wrong_beginnings(evidence.manifests, at),
@@ -80,15 +80,14 @@ def digests_rule(evidence: Evidence, earlier: DataFrame) -> Findings:
 
 def causal_rule(evidence: Evidence, _: DataFrame) -> Findings:
     order, covered = evidence.order, evidence.covered
-    rows = settled_rows(evidence)
-    needs = causal.needs_of_streams(order).unionByName(causal.needs_of_bases(rows))
+    needs = causal.needs_of_streams(order).unionByName(causal.needs_of_bases(evidence.settled))
     bad = evidence.keep(causal.offending(causal.met_needs(order, needs)))
     epochs = causal.disk_epochs(evidence.incarnations)
-    moments = causal.queued_places(evidence.events, order, epochs)
-    early = evidence.keep(causal.sent_too_early(causal.queued_before(moments, epochs)))
+    moments = evidence.keep(causal.queued_places(evidence.events, order, epochs))
+    early = evidence.keep(causal.sent_too_early(causal.queued_before(moments, epochs), epochs))
     found = Findings(checked=causal.causal_checked(evidence))
     if not bad.isEmpty():
-        late = causal.late_causes(bad, causal.needs_by_name(order, rows), order, covered)
+        late = causal.late_causes(bad, causal.needs_by_name(order, evidence.settled), order, covered)
         found.violations += [causal.twice_placed(bad, order), causal.causes_missing(late, order)]
         found.incomplete.append(causal.causes_unknown(late))
     if not early.isEmpty():
@@ -96,7 +95,7 @@ def causal_rule(evidence: Evidence, _: DataFrame) -> Findings:
         found.incomplete.append(causal.queue_causes_unknown(early, covered))
     recovered = evidence.keep(queues.recovered_messages(evidence.events))
     if not recovered.isEmpty():
-        moments = queues.sender_moments(evidence.events, recovered, epochs)
+        moments = evidence.keep(queues.sender_moments(evidence.events, recovered, epochs))
         late = queues.recovered_late(recovered, queues.sent_next(moments, epochs), evidence.events)
         found.violations.append(queues.queues_with_gaps(late))
         found.checked.append(queues.queues_checked(evidence))
@@ -132,8 +131,8 @@ def yellow_rule(evidence: Evidence, _: DataFrame) -> Findings:
 
 def colours_rule(evidence: Evidence, _: DataFrame) -> Findings:
     records, events, lossy = evidence.records, evidence.events, evidence.lossy
-    demoted = _counted(evidence.keep(colours.demoted_messages(events)))
-    copies = _counted(evidence.keep(colours.red_copies(records)))
+    demoted = evidence.keep(colours.demoted_messages(events))
+    copies = evidence.keep(colours.red_copies(records))
     silent = evidence.keep(colours.silently_red(copies, events, demoted))
     red = evidence.keep(colours.exported_red(evidence.logs, demoted))
     whole = colours.whole_journals(evidence.incarnations, lossy, evidence.manifests)
@@ -163,8 +162,7 @@ def acknowledged_rule(evidence: Evidence, _: DataFrame) -> Findings:
     promises = acknowledged.promises_of_answers(evidence.answers).unionByName(
         acknowledged.promises_of_told(evidence.told)
     )
-    decided = acknowledged.decided_messages(settled_rows(evidence))
-    kept = acknowledged.kept_promises(promises, acknowledged.placed_messages(evidence.order, decided))
+    kept = acknowledged.kept_promises(promises, evidence.placed)
     remaining = evidence.keep(acknowledged.open_promises(kept))
     lost = acknowledged.still_waiting(acknowledged.lost_promises(remaining), evidence.logs)
     exports = acknowledged.last_exports(evidence.manifests)
@@ -174,13 +172,6 @@ def acknowledged_rule(evidence: Evidence, _: DataFrame) -> Findings:
         incomplete=[acknowledged.writes_unknown(judged, remaining, exports)],
         checked=acknowledged.acknowledged_checked(evidence),
     )
-
-
-def _counted(kept: DataFrame) -> DataFrame:
-    """Computes a kept frame now. Spark then knows how large it is, and joins it without a shuffle of the events of
-    all messages if it is small."""
-    kept.count()
-    return kept
 
 
 RULES: dict[str, Rule] = {

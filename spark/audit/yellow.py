@@ -135,13 +135,10 @@ def lost_demoted(events: DataFrame, numbers: DataFrame, reached: DataFrame, orde
 
 
 def _elsewhere(rows: DataFrame, order: DataFrame, where: Column) -> DataFrame:
-    """Returns VIOLATIONS: rows at positions at which the order has only other messages."""
+    """Returns VIOLATIONS: rows at positions at which the order has another message."""
     places = order.select("cluster", "position", F.col("id").alias("green_id"))
     joined = rows.withColumn("where", where).join(places, ["cluster", "position"])
-    grouped = joined.groupBy("cluster", "node", "position", "id", "where").agg(
-        F.max(F.col("id") == F.col("green_id")).alias("is_there"), F.min("green_id").alias("green_id")
-    )
-    wrong = grouped.where("not is_there")
+    wrong = joined.where(F.col("id") != F.col("green_id")).distinct()
     detail = text("%s, where %s is green", F.col("where"), F.col("green_id"))
     return violations(wrong, YELLOW, nodes=F.array("node"), detail=detail)
 

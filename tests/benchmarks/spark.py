@@ -25,19 +25,19 @@ from spark.latency import latency
 from spark.reading import Inputs, read
 from spark.session import open_session
 
-JOBS: dict[str, Callable[[SparkSession, Inputs], object]] = {}
+JOBS: dict[str, Callable[[SparkSession, Inputs, str], object]] = {}
 """What is measured, by name. Each returns what it found, so that nothing is left out as unused."""
 
 
-def _audit(spark: SparkSession, inputs: Inputs) -> object:
+def _audit(spark: SparkSession, inputs: Inputs, work: str) -> object:
     steps: list[tuple[str, float]] = []
-    found = audit(spark, inputs, progress=lambda what: steps.append((what, time.monotonic())))
+    found = audit(spark, inputs, f"{work}/audit", progress=lambda what: steps.append((what, time.monotonic())))
     ends = [at for _, at in steps[1:]] + [time.monotonic()]
     seconds = {what: round(end - at, 1) for (what, at), end in zip(steps, ends, strict=True)}
     return {"verdict": str(found.verdict()), "seconds by step": seconds}
 
 
-def _latency(spark: SparkSession, inputs: Inputs) -> object:
+def _latency(_: SparkSession, inputs: Inputs, __: str) -> object:
     records = inputs.records
     events = message_events(records)
     found = latency(events, answers(records), clocks(events).timeline)
@@ -100,7 +100,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     spark = open_session(options.master, _conf(options), "benchmark")
     with tempfile.TemporaryDirectory() as work:
         started = time.monotonic()
-        found = JOBS[options.job](spark, read(spark, [str(options.logs)], work))
+        found = JOBS[options.job](spark, read(spark, [str(options.logs)], work), work)
         seconds = time.monotonic() - started
         figures = {"seconds": seconds, "found": found, "peak_mb": _peak_mb(spark), **_totals(spark)}
     spark.stop()

@@ -36,7 +36,7 @@ CONF = {
 def results(spark: SparkSession, logs: str, work: str) -> dict[str, Any]:
     """What the jobs find, in an order that does not depend on which task was first."""
     inputs = read(spark, [logs], work)
-    found = audit(spark, inputs, progress=lambda what: print(f"next: {what}", flush=True))
+    found = audit(spark, inputs, f"{work}/audit", progress=lambda what: print(f"next: {what}", flush=True))
     print("next: latency", flush=True)
     events, told = message_events(inputs.records), answers(inputs.records)
     latencies = latency(events, told, clocks(events).timeline).latencies

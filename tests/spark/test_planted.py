@@ -44,7 +44,8 @@ def result(spark_session: SparkSession, clean_logs: Path, tmp_path_factory: pyte
         shutil.copytree(clean_logs, root / f"cluster={name}")
         if name != CLEAN:
             plant(spark_session, str(root / f"cluster={name}"), name)
-    return audit(spark_session, read(spark_session, [str(root)], str(root / "work")))
+    work = str(root / "work")
+    return audit(spark_session, read(spark_session, [str(root)], work), f"{work}/audit")
 
 
 def rules(result: AuditResult, cluster: str) -> set[str]:

@@ -145,8 +145,8 @@ class Jury:
         return self._of[node]
 
     def _bind(self, node: str, log: Corel) -> None:
-        """A node is bound to a generation. What it has merges there. In the same turn it may have taken messages of
-        that generation: those are known there."""
+        """A node is bound to a generation. What it has merges there. It may have taken messages of that generation
+        in the same turn: those are known there."""
         before = self._of[node]
         judges = next((one for one in self.all if one.generation == log.generation), before)
         if not judges.generation:

@@ -12,10 +12,11 @@ from tests.spark.audit.planted import EARLIER, PLANTED, earlier_lines
 
 
 @pytest.fixture(scope="session")
-def audited(spark_session: SparkSession) -> AuditResult:
+def audited(spark_session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> AuditResult:
     clusters = {"clean": clean_history()}
     for name, plant in PLANTED.items():
         told = clean_history()
         plant(told)
         clusters[name] = told
-    return audit(spark_session, inputs_of(spark_session, clusters), earlier_lines(spark_session, EARLIER))
+    work = str(tmp_path_factory.mktemp("audit"))
+    return audit(spark_session, inputs_of(spark_session, clusters), work, earlier_lines(spark_session, EARLIER))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
+from spark.audit.evidence import life_of
 from spark.audit.queues import recovered_late, recovered_messages, sender_moments, sent_next
 from tests.spark.frames import Fields, at, events_of, rows_of
 
@@ -13,7 +14,7 @@ OF_LIVES = "cluster string, node string, incarnation long, is_last boolean, epoc
 def late(session: SparkSession, epochs_of_a: tuple[int, ...], *events: Fields) -> list[tuple[str, str, str]]:
     """Returns (node, message, next). `epochs_of_a` are those of the incarnations of node a, from the first on."""
     lives = [("", "a", life, life == len(epochs_of_a), epoch) for life, epoch in enumerate(epochs_of_a, 1)]
-    epochs: DataFrame = session.createDataFrame([*lives, ("", "b", 1, True, 1)], OF_LIVES)
+    epochs = session.createDataFrame([*lives, ("", "b", 1, True, 1)], OF_LIVES).withColumn("life", life_of())
     told = events_of(session, *events)
     recovered = recovered_messages(told)
     following = sent_next(sender_moments(told, recovered, epochs), epochs)
