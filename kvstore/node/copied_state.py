@@ -4,11 +4,9 @@ arrive, so that the node which starts with it has little left to apply."""
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
-from corel.lmdb_log import LmdbLog, pack
+from corel.lmdb_log import LmdbLog
 from kvstore.node.fate_ages import ALL
-from kvstore.node.lmdb_history import PAST, STATE
 from kvstore.node.lmdb_tree import LmdbTree
 from kvstore.node.snapshot_format import DamagedSnapshot, Header
 from kvstore.store import GreenState, StoreConfig
@@ -29,8 +27,7 @@ class CopiedState:
                 f"{header.line:,} and {header.revision:,}"
             )
         if tree.line == header.line:
-            state = log.table("state")
-            log.update(partial(_put_past, table=state, revision=header.revision))
+            log.update(partial(tree.past.begin_at, revision=header.revision))
         self._green = GreenState(tree, config.history_revisions, config.history_bytes)
 
     @property
@@ -46,12 +43,12 @@ class CopiedState:
             self._write(only_full=True)
         self._write(only_full=False)
 
+    def skip_revisions(self, count: int) -> None:
+        """Has the revisions of what follows begin this much later; returns when that is on disk."""
+        self._tree.load()
+        self._log.update(partial(self._tree.skip_revisions, count=count))
+
     def _write(self, only_full: bool) -> None:
         while (checkpoint := self._green.take_checkpoint(self._green.line, only_full)) is not None:
             self._log.update(partial(self._tree.write, checkpoint=checkpoint))
             self._green.written(checkpoint)
-
-
-def _put_past(transaction: Any, table: Any, revision: int) -> None:
-    """The past begins here: what earlier revisions replaced has stayed where it was."""
-    transaction.put(PAST, pack([revision, 0], STATE + PAST), db=table)

@@ -92,6 +92,10 @@ class LmdbHistory:
         transaction.put(PAST, pack([forgotten, size], STATE + PAST), db=self._state)
         return records
 
+    def begin_at(self, transaction: Any, revision: int) -> None:
+        """Has the past begin here, where there is none: what earlier revisions replaced is not on this disk."""
+        transaction.put(PAST, pack([revision, 0], STATE + PAST), db=self._state)
+
     def _append(self, transaction: Any, changes: list[Change], records: dict[str, bytes | None]) -> int:
         """Puts what the changes replaced; returns how many bytes that took."""
         size = 0

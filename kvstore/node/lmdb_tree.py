@@ -143,6 +143,13 @@ class LmdbTree:
         value = pack([checkpoint.line, checkpoint.revision, view, start], STATE + LINE)
         transaction.put(LINE, value, db=self._state)
 
+    def skip_revisions(self, transaction: Any, count: int) -> None:
+        """Has revisions go on this much later. Those in between, and all before, are past that is not kept."""
+        revision = self.revision + count
+        view, start = self.run
+        transaction.put(LINE, pack([self.line, revision, view, start], STATE + LINE), db=self._state)
+        self.past.begin_at(transaction, revision)
+
     def _write_fates(self, transaction: Any, checkpoint: Checkpoint) -> None:
         ages = self._fate_ages
         for message_id, fate in checkpoint.fates.items():

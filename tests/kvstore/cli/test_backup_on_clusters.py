@@ -15,6 +15,7 @@ import pytest
 
 from corel.pinned_log import PinnedLog
 from corel.read_only_log import ReadOnlyLog
+from kvstore.node.snapshot_target import REVISIONS_SKIPPED
 from tests.api.cluster import Cluster, Node, eventually
 from tests.kvstore.cli.test_export_on_clusters import writing
 
@@ -83,10 +84,11 @@ def test_a_cluster_that_is_restored_from_a_backup_under_writes_has_its_state_at_
     with writing(old["a"]):
         made = backup(old["b"], tmp_path / "b.backup")
         later = old["c"].put("after the backup", "x").json["revision"]
+        etag = old["c"].put("before/1", "a later value").headers["etag"]
     assert "is whole" in corelkv("verify", str(tmp_path / "b.backup"))
     restore(new, tmp_path / "b.backup")
     new.await_agreement()
-    revision = new["a"].status()["green"]["revision"]
+    revision = new["a"].status()["green"]["revision"] - REVISIONS_SKIPPED
     assert 101 <= revision < later
     assert keys_of(new["a"]) == keys_of(new["c"]) == keys_of(old["a"], f"&revision={revision}")
     assert {node.status()["green"]["line"] for node in new} == {made["green"]}
@@ -94,6 +96,8 @@ def test_a_cluster_that_is_restored_from_a_backup_under_writes_has_its_state_at_
     digests = {digest_at(node.data, made["green"]) for cluster in (old, new) for node in cluster}
     assert len(digests) == 1
     assert new["a"].put("goes on", "yes").json["color"] == "green"
+    assert new["a"].put("before/1", "mine", If_Match=etag).status == 412
+    assert new["a"].get_path(f"/v1/watch?from={later}").error == "compacted"
 
 
 def test_a_node_of_the_old_cluster_that_is_left_over_is_kept_out(

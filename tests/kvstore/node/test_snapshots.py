@@ -17,8 +17,9 @@ from corel.disk_errors import DiskError, Truncated
 from corel.verification import verify
 from kvstore.node.snapshot_format import Chunk, DamagedSnapshot, Header
 from kvstore.node.snapshot_source import SnapshotSource, green_batch
-from kvstore.node.snapshot_target import INCOMING, own_log, settle
+from kvstore.node.snapshot_target import INCOMING, REVISIONS_SKIPPED, own_log, settle
 from kvstore.store import Put, Write
+from kvstore.store.history import Compacted
 from tests.kvstore.node.snapshots import (
     CLUSTER,
     GENERATION,
@@ -187,6 +188,22 @@ def test_a_new_generation_begins_with_the_state_and_has_no_primary_component_yet
             (GENERATION, 33, disk.lines.green_digest, 1_000, "restored from a backup of node a"),
         )
     disk.close()
+
+
+def test_a_new_generation_gives_no_revision_that_the_old_one_may_have_given(tmp_path: Path) -> None:
+    with closing(filled(tmp_path / "a")) as disk, closing(target_in(tmp_path / "b")) as target:
+        with closing(disk.source()) as source:
+            target.begin(source.header_bytes)
+            put_rest(target, source)
+        target.finish_new_cluster()
+        target.close()
+        assert settle(tmp_path / "b", CLUSTER, "b", MAP_BYTES)
+        with opened(tmp_path / "b") as (_, tree):
+            assert (tree.line, tree.revision) == (33, 33 + REVISIONS_SKIPPED)
+            assert tree.item("later") == disk.state.item("later") is not None
+            assert tree.past.oldest() == tree.revision
+            with pytest.raises(Compacted):
+                tree.past.changes(34, 1, 10**9)
 
 
 def settle_is_refused(directory: Path) -> bool:
