@@ -118,12 +118,14 @@ def primaries_rule(evidence: Evidence, _: DataFrame) -> Findings:
 def yellow_rule(evidence: Evidence, _: DataFrame) -> Findings:
     records, events, order, manifests = evidence.records, evidence.events, evidence.order, evidence.manifests
     reached = evidence.keep(yellow.reached_lines(records, manifests))
+    zones = yellow.zone_places(events, yellow.view_numbers(records), reached)
+    places = evidence.keep(zones.unionByName(yellow.tail_places(evidence.logs, manifests, reached)))
+    demoted = evidence.keep(yellow.demoted_lines(events, yellow.known_numbers(records), reached))
     return Findings(
         violations=[
             yellow.low_lines(records, manifests, reached),
-            yellow.misplaced_zones(events, yellow.view_numbers(records), reached, order),
-            yellow.misplaced_tails(evidence.logs, manifests, reached, order),
-            yellow.lost_demoted(events, yellow.known_numbers(records), reached, order),
+            yellow.misplaced(places, order),
+            yellow.lost_demoted(demoted, order),
         ],
         checked=yellow.yellow_checked(evidence.event_counts, manifests),
     )

@@ -7,9 +7,9 @@ that was the last component it had committed to. A node that has left a componen
 will be made green in it, so its lines are compared with that; a node that is still in it may not have received all
 yet, and is compared with the components before.
 
-Scales: lines are compared by stage records, which are few. Yellow zones and demoted messages are joined to the
-order by position and by message: a shuffle of the order, 30 bytes per message, if they do not fit into every
-task's memory."""
+Scales: lines are compared by stage records, which are few. Yellow zones and demoted messages, which are those of
+partitions, are written down and then joined to the order by position and by message: a shuffle of the order, 30
+bytes per message, if they do not fit into every task's memory."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from spark.audit.evidence import key_of
 from spark.audit.findings import checked, text, violations
+from spark.schemas import columns
 
 YELLOW = "yellow"
 
@@ -101,46 +102,56 @@ def known_numbers(records: DataFrame) -> DataFrame:
     return told.groupBy(*_INCARNATION, "view").agg(F.max("committed").alias("number"))
 
 
-def misplaced_zones(events: DataFrame, numbers: DataFrame, reached: DataFrame, order: DataFrame) -> DataFrame:
-    """Returns VIOLATIONS: yellow zones that had another message where one was green. `numbers` are
-    `view_numbers`."""
+PLACES = columns(cluster="string", node="string", position="long", id="string", where="string")
+"""Where a node had messages that were not green, at positions at which others knew by then what is green; `where`
+is told of those that were at the wrong one."""
+
+
+def zone_places(events: DataFrame, numbers: DataFrame, reached: DataFrame) -> DataFrame:
+    """Returns PLACES of yellow zones. `numbers` are `view_numbers`."""
     zones = events.where("event = 'yellow'").select(*_INCARNATION, "view", "position", "id")
     numbered = zones.join(F.broadcast(numbers), [*_INCARNATION, "view"])
-    settled = line_at(numbered, reached, F.col("number")).where(F.col("position") < F.col("line"))
-    return _elsewhere(settled, order, text("%s had it yellow in view %s", F.col("node"), F.col("view")))
+    where = text("%s had it yellow in view %s", F.col("node"), F.col("view"))
+    return _settled(line_at(numbered, reached, F.col("number")), where)
 
 
-def misplaced_tails(logs: DataFrame, manifests: DataFrame, reached: DataFrame, order: DataFrame) -> DataFrame:
-    """Returns VIOLATIONS: exported messages that are not green where others had made another one green before."""
+def tail_places(logs: DataFrame, manifests: DataFrame, reached: DataFrame) -> DataFrame:
+    """Returns PLACES of exported messages that are not green."""
     rows = logs.where("not is_final and color <> 'green'").select(
         "cluster", "node", "export", "run", "position", "id"
     )
     numbers = manifests.select("cluster", "export", F.col("number").alias("run"), "committed")
     numbered = rows.join(F.broadcast(numbers), ["cluster", "export", "run"])
-    settled = line_at(numbered, reached, F.col("committed") - 1).where(F.col("position") < F.col("line"))
-    return _elsewhere(
-        settled, order, text("%s, which is not green, in run %d of %s", F.col("id"), F.col("run"), F.col("export"))
-    )
+    where = text("%s, which is not green, in run %d of %s", F.col("id"), F.col("run"), F.col("export"))
+    return _settled(line_at(numbered, reached, F.col("committed") - 1), where)
 
 
-def lost_demoted(events: DataFrame, numbers: DataFrame, reached: DataFrame, order: DataFrame) -> DataFrame:
-    """Returns VIOLATIONS: messages that became red at a node that knew of a primary component in which they were
-    green. `numbers` are `known_numbers`."""
-    demoted = events.where("event = 'demoted'").select(*_INCARNATION, "view", key_of(F.col("id")).alias("key"))
-    numbered = demoted.join(F.broadcast(numbers), [*_INCARNATION, "view"])
-    lines = line_at(numbered, reached, F.col("number"))
-    wrong = order.join(lines, ["cluster", "key"]).where(F.col("position") < F.col("line"))
-    detail = text("%s made it red in view %s, and it was green", F.col("node"), F.col("view"))
-    return violations(wrong, YELLOW, nodes=F.array("node"), detail=detail).distinct()
+def _settled(rows: DataFrame, where: Column) -> DataFrame:
+    return rows.where(F.col("position") < F.col("line")).withColumn("where", where).select(*PLACES)
 
 
-def _elsewhere(rows: DataFrame, order: DataFrame, where: Column) -> DataFrame:
-    """Returns VIOLATIONS: rows at positions at which the order has another message."""
-    places = order.select("cluster", "position", F.col("id").alias("green_id"))
-    joined = rows.withColumn("where", where).join(places, ["cluster", "position"])
-    wrong = joined.where(F.col("id") != F.col("green_id")).distinct()
+def misplaced(places: DataFrame, order: DataFrame) -> DataFrame:
+    """Returns VIOLATIONS of PLACES: positions at which the order has another message."""
+    green = order.select("cluster", "position", F.col("id").alias("green_id"))
+    wrong = places.join(green, ["cluster", "position"]).where(F.col("id") != F.col("green_id")).distinct()
     detail = text("%s, where %s is green", F.col("where"), F.col("green_id"))
     return violations(wrong, YELLOW, nodes=F.array("node"), detail=detail)
+
+
+def demoted_lines(events: DataFrame, numbers: DataFrame, reached: DataFrame) -> DataFrame:
+    """Returns (cluster, node, view, key, line): messages that became red, and how far green was where their node
+    knew of it. `numbers` are `known_numbers`."""
+    demoted = events.where("event = 'demoted'").select(*_INCARNATION, "view", key_of(F.col("id")).alias("key"))
+    numbered = demoted.join(F.broadcast(numbers), [*_INCARNATION, "view"])
+    return line_at(numbered, reached, F.col("number")).select("cluster", "node", "view", "key", "line")
+
+
+def lost_demoted(demoted: DataFrame, order: DataFrame) -> DataFrame:
+    """Returns VIOLATIONS of `demoted_lines`: messages that became red at a node that knew of a primary component
+    in which they were green."""
+    wrong = order.join(demoted, ["cluster", "key"]).where(F.col("position") < F.col("line"))
+    detail = text("%s made it red in view %s, and it was green", F.col("node"), F.col("view"))
+    return violations(wrong, YELLOW, nodes=F.array("node"), detail=detail).distinct()
 
 
 def yellow_checked(counts: DataFrame, manifests: DataFrame) -> list[DataFrame]:
