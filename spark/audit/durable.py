@@ -1,22 +1,25 @@
-"""Durable: what a node's journal calls logged, it has in every later export, in whatever colour: nothing that was
-on its disk, and that it may have acknowledged, is lost.
+"""Durable: what a node's journal calls logged, it has whenever it starts from the same disk again, and in every
+later export, in whatever colour: nothing that was on its disk, and that it may have acknowledged, is lost.
 
-Needs: journals and exports of the same node. A disk that was replaced has lost what was on it alone: only journals
-since the node last began with an empty disk count. An export's time is that of its snapshot, by the clock of the
-node's machine.
+Needs: journals; for what is in exports, those of the same node. A disk that was replaced has lost what was on it
+alone: only journals since the node last began with an empty disk count. An export's time is that of its snapshot,
+by the clock of the node's machine. How much a node starts with is in its journal (`started`).
 
 Scales: a node has every message of a stream up to its last one, which `causal` checks. So it is enough to compare
-the last message of each stream: journals and exports are aggregated by stream before anything is shuffled."""
+the last message of each stream, and the number of all: journals and exports are aggregated by stream before
+anything is shuffled."""
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark.audit.evidence import sequence_of, stream_of
 from spark.audit.findings import checked, text, violations
 
 DURABLE = "durable"
+
+_INCARNATION = ("cluster", "node", "incarnation")
 
 
 def last_exports(manifests: DataFrame) -> DataFrame:
@@ -27,21 +30,48 @@ def last_exports(manifests: DataFrame) -> DataFrame:
     return grouped.select("cluster", "node", *names)
 
 
-def logged_streams(events: DataFrame, incarnations: DataFrame, exports: DataFrame) -> DataFrame:
-    """Returns (cluster, node, stream, logged): the last message of each stream that a node had logged before its
-    last export, since it began with an empty disk."""
+def logged_streams(events: DataFrame, exports: DataFrame) -> DataFrame:
+    """Returns (cluster, node, incarnation, stream, logged, before_export): the last message of each stream that an
+    incarnation logged, and the last of those before the last export of its node."""
+    times = F.broadcast(exports.select("cluster", "node", "exported_ms"))
+    logged = events.where("event = 'logged'").join(times, ["cluster", "node"], "left")
+    sequence = sequence_of("id")
+    return logged.groupBy(*_INCARNATION, stream_of("id").alias("stream")).agg(
+        F.max(sequence).alias("logged"),
+        F.max(F.when(F.col("wall_ms") < F.col("exported_ms"), sequence)).alias("before_export"),
+    )
+
+
+def due_in_exports(streams: DataFrame, incarnations: DataFrame) -> DataFrame:
+    """Returns (cluster, node, stream, logged) of `logged_streams`: the last message of each stream that the last
+    export of a node must have. What was logged before it began with an empty disk does not count."""
     emptied = (
         incarnations.where("started_length = 0")
         .groupBy("cluster", "node")
         .agg(F.max("incarnation").alias("since"))
     )
-    since = exports.join(emptied, ["cluster", "node"], "left").select("cluster", "node", "since", "exported_ms")
-    logged = events.where("event = 'logged'").join(F.broadcast(since), ["cluster", "node"])
-    is_kept = F.col("incarnation") >= F.coalesce("since", F.lit(0))
-    before = logged.where(is_kept & (F.col("wall_ms") < F.col("exported_ms")))
-    return before.groupBy("cluster", "node", stream_of("id").alias("stream")).agg(
-        F.max(sequence_of("id")).alias("logged")
-    )
+    joined = streams.where("before_export is not null").join(F.broadcast(emptied), ["cluster", "node"], "left")
+    kept = joined.where(F.col("incarnation") >= F.coalesce("since", F.lit(0)))
+    return kept.groupBy("cluster", "node", "stream").agg(F.max("before_export").alias("logged"))
+
+
+def forgotten_at_start(streams: DataFrame, incarnations: DataFrame, epochs: DataFrame) -> DataFrame:
+    """Returns VIOLATIONS: incarnations that started with fewer messages than earlier ones with the same disk had
+    logged. `epochs` are `causal.disk_epochs`."""
+    disk = ("cluster", "node", "epoch")
+    before = Window.partitionBy(*disk, "stream").orderBy("incarnation").rowsBetween(Window.unboundedPreceding, -1)
+    known = F.coalesce(F.max("logged").over(before), F.lit(0))
+    lives = epochs.select(*_INCARNATION, "epoch")
+    new = streams.join(F.broadcast(lives), list(_INCARNATION)).withColumn("new", F.col("logged") - known)
+    of_lives = new.where("new > 0").groupBy(*_INCARNATION).agg(F.sum("new").alias("new"))
+    started = incarnations.select(*_INCARNATION, "started_length").join(lives, list(_INCARNATION))
+    earlier = Window.partitionBy(*disk).orderBy("incarnation").rowsBetween(Window.unboundedPreceding, -1)
+    had = F.sum(F.coalesce("new", F.lit(0))).over(earlier)
+    joined = started.join(of_lives, list(_INCARNATION), "left").withColumn("had", had)
+    wrong = joined.where("started_length < had")
+    template = "%s started as incarnation %d with %d messages, and had logged %d on the same disk"
+    detail = text(template, "node", "incarnation", "started_length", "had")
+    return violations(wrong, DURABLE, position=F.col("started_length"), nodes=F.array("node"), detail=detail)
 
 
 def exported_streams(logs: DataFrame, exports: DataFrame) -> DataFrame:

@@ -153,10 +153,16 @@ def colours_rule(evidence: Evidence, _: DataFrame) -> Findings:
 
 def durable_rule(evidence: Evidence, _: DataFrame) -> Findings:
     exports = durable.last_exports(evidence.manifests)
-    logged = evidence.keep(durable.logged_streams(evidence.events, evidence.incarnations, exports))
+    streams = evidence.keep(durable.logged_streams(evidence.events, exports))
+    due = durable.due_in_exports(streams, evidence.incarnations)
     exported = durable.exported_streams(evidence.logs, exports)
+    epochs = causal.disk_epochs(evidence.incarnations)
     return Findings(
-        violations=[durable.lost_logged(logged, exported, exports)], checked=durable.durable_checked(logged)
+        violations=[
+            durable.lost_logged(due, exported, exports),
+            durable.forgotten_at_start(streams, evidence.incarnations, epochs),
+        ],
+        checked=durable.durable_checked(due),
     )
 
 

@@ -392,6 +392,15 @@ def a_logged_message_lost_with_its_disk(told: Told) -> None:
     told.records.append({**started, "incarnation": 2, "wall_ms": 5_001.0, "event": "stopped"})
 
 
+@plant
+def messages_forgotten_at_a_start(told: Told) -> None:
+    """a starts again with three messages only, and is not exported after that."""
+    (started,) = told.of("started", "a")
+    lines = {"green": 3, "yellow": 3, "length": 3}
+    told.records.append({**started, "incarnation": 2, "wall_ms": 5_000.0, **lines})
+    told.records.append({**started, "incarnation": 2, "wall_ms": 5_001.0, "event": "stopped"})
+
+
 # Not violations
 
 

@@ -47,6 +47,7 @@ VIOLATED = {
     "a_message_sent_before_what_an_earlier_incarnation_had_logged": [Offence("causal", 9, "c.1.3", ("c",))],
     "a_message_recovered_after_one_that_needs_it": [Offence("causal", None, "c.1.3", ("a",))],
     "a_logged_message_lost": [Offence("durable", None, "b.1.4", ("a",))],
+    "messages_forgotten_at_a_start": [Offence("durable", 3, None, ("a",))],
     "two_primaries_of_one_number": [Offence("primaries", None, None, ("a", "b", "c"))],
     "a_primary_without_a_majority": [Offence("primaries", None, None, ("c",))],
     "consecutive_primaries_without_a_common_member": [Offence("primaries", None, None, ("a", "b", "c"))],
